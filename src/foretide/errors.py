@@ -1,0 +1,137 @@
+"""The errors that Foretide raises, under one root.
+
+Every class also derives from the built-in error it resembles, so ``except ValueError`` keeps working. A message
+says where (operator, setting, source line), what was expected, what came, and what to do; the values are
+attributes too.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "ActuatorError",
+    "ConfigError",
+    "Declaration",
+    "ForecastError",
+    "ForetideError",
+    "MetricsError",
+    "NotReadyError",
+    "PlanError",
+    "TopologyError",
+    "TopologyErrors",
+]
+
+from dataclasses import dataclass
+
+
+class ForetideError(Exception):
+    """The root of every error that Foretide raises on purpose."""
+
+
+class ConfigError(ForetideError, ValueError):
+    """A setting is missing, malformed or out of range.
+
+    Parameters
+    ----------
+    setting : str
+        The setting's full name, such as ``control.td_s``.
+    expected, got : str
+        What the setting takes, and what came.
+    remedy : str
+        What to do about it.
+    """
+
+    def __init__(self, setting: str, *, expected: str, got: object, remedy: str = "") -> None:
+        self.setting, self.expected, self.got, self.remedy = setting, expected, got, remedy
+        super().__init__(_sentence(f"setting {setting!r}", expected, got, remedy))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuild_config_error, (self.setting, self.expected, self.got, self.remedy)
+
+
+def _rebuild_config_error(setting: str, expected: str, got: object, remedy: str) -> ConfigError:
+    return ConfigError(setting, expected=expected, got=got, remedy=remedy)
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """Where the user declared something: a file and, where known, a line.
+
+    >>> str(Declaration("pipeline.py", 12))
+    'pipeline.py:12'
+    """
+
+    file: str
+    line: int | None = None
+
+    def __str__(self) -> str:
+        return self.file if self.line is None else f"{self.file}:{self.line}"
+
+
+class TopologyError(ForetideError, ValueError):
+    """One thing that is wrong with a topology, and where it was declared.
+
+    Parameters
+    ----------
+    element : str
+        The operator, source, sink or edge at fault, such as ``operator 'count'``.
+    expected, got : str
+        What a valid topology has there, and what this one has.
+    remedy : str
+        What to do about it.
+    declared : Declaration, optional
+        Where the user wrote it.
+    """
+
+    def __init__(
+        self,
+        element: str,
+        *,
+        expected: str,
+        got: object,
+        remedy: str = "",
+        declared: Declaration | None = None,
+    ) -> None:
+        self.element, self.expected, self.got = element, expected, got
+        self.remedy, self.declared = remedy, declared
+        where = f"{element} (declared at {declared})" if declared else element
+        super().__init__(_sentence(where, expected, got, remedy))
+
+
+class TopologyErrors(TopologyError):  # noqa: N818 - a group of errors
+    """Everything that is wrong with a topology, found in one pass.
+
+    ``errors`` holds the single ones; with just one of them it reads like it.
+    """
+
+    def __init__(self, topology: str, errors: tuple[TopologyError, ...]) -> None:
+        self.topology, self.errors = topology, errors
+        first = errors[0]
+        self.element, self.expected, self.got = first.element, first.expected, first.got
+        self.remedy, self.declared = first.remedy, first.declared
+        lines = [f"topology {topology!r} has {len(errors)} error{'s' if len(errors) > 1 else ''}:"]
+        ForetideError.__init__(self, "\n".join([*lines, *(f"  - {error}" for error in errors)]))
+
+
+class NotReadyError(ForetideError, RuntimeError):
+    """Not an error of anyone's: a window is not full yet, a model not warm. Skip the cycle, try the next."""
+
+
+class MetricsError(ForetideError, RuntimeError):
+    """Measurements are missing, stale, or do not fit the topology."""
+
+
+class ForecastError(ForetideError, RuntimeError):
+    """A forecaster could not give a usable forecast."""
+
+
+class PlanError(ForetideError, RuntimeError):
+    """A planner or guard could not give a valid plan."""
+
+
+class ActuatorError(ForetideError, RuntimeError):
+    """The running system refused a plan."""
+
+
+def _sentence(where: str, expected: str, got: object, remedy: str) -> str:
+    text = f"{where}: expected {expected}, got {got if isinstance(got, str) else repr(got)}"
+    return f"{text}; {remedy}" if remedy else text

@@ -1,0 +1,130 @@
+"""The contract of planners, and the record they plan from."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import BaseModel, ConfigDict
+
+from foretide.errors import PlanError
+from foretide.records import Floats, Forecast, Ints, Plan, Term, Window
+from foretide.topology import Topology
+
+__all__ = ["Planner", "Situation"]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Situation:
+    """All that a planner may look at: what was measured, what is expected, what runs now.
+
+    Parameters
+    ----------
+    topology : Topology
+        The operators and their bounds.
+    window : Window
+        The last interval and the history before it.
+    forecasts : mapping of str to Forecast
+        The forecast of each source's rate.
+    replicas : array of int over operators
+        The replicas that are meant to be active now.
+    changed_at_s : array over operators
+        When each operator's replicas last changed; minus infinity if never.
+    """
+
+    topology: Topology
+    window: Window
+    forecasts: Mapping[str, Forecast]
+    replicas: Ints
+    changed_at_s: Floats
+
+    @property
+    def now_s(self) -> float:
+        """The end of the window."""
+        return self.window.ended_at_s
+
+    @cached_property
+    def came_from(self) -> tuple[str, ...]:
+        """The ids of the records in it."""
+        return (self.window.id, *(forecast.id for forecast in self.forecasts.values()))
+
+    def expected_arrivals(self, intervals: int = 1) -> Floats:
+        """Return the events forecast for each of the next intervals (rows) and sources (columns)."""
+        missing = [source for source in self.window.layout.sources if source not in self.forecasts]
+        if missing:
+            raise PlanError(
+                f"source {missing[0]!r}: expected a forecast of its rate, got forecasts of {list(self.forecasts)}; "
+                "give the control loop a forecaster"
+            )
+        columns = [
+            self.forecasts[source].interval_events(self.window.duration_s, intervals)
+            for source in self.window.layout.sources
+        ]
+        return np.stack(columns, axis=1)
+
+
+class Planner(BaseModel):
+    """Turns a situation into a plan.
+
+    A planner is its own settings: parameters are validated fields with descriptions. Most planners keep nothing
+    between two calls; those that do (a knowledge base, the time of the last alarm) say so.
+
+    Class attributes: `name` for the registry and the command line, `summary` in one line, `spec` the SPEC ids it
+    implements, `needs_forecast` whether it reads forecasts.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    name: ClassVar[str]
+    summary: ClassVar[str]
+    spec: ClassVar[tuple[str, ...]]
+    needs_forecast: ClassVar[bool] = False
+
+    @property
+    def intervals_ahead(self) -> int:
+        """How many intervals of forecast it wants."""
+        return 1
+
+    @abstractmethod
+    def plan(self, situation: Situation) -> Plan:
+        """Return how many replicas every operator is to have next."""
+
+    def decide(
+        self,
+        situation: Situation,
+        wanted: npt.ArrayLike,
+        terms: tuple[Term, ...],
+        *,
+        demand: Floats | None = None,
+        schedule: Ints | None = None,
+        notes: tuple[str, ...] = (),
+    ) -> Plan:
+        """Make the plan from the replicas wanted: within each operator's bounds, every term kept.
+
+        Where `wanted` is NaN (an operator whose execution time is not known yet) the present number stays.
+        """
+        topology = situation.topology
+        asked = np.asarray(wanted, dtype=np.float64)
+        unknown = np.isnan(asked)
+        held = np.where(unknown, situation.replicas, asked)
+        replicas = np.clip(held, topology.minimum_replicas, topology.maximum_replicas).astype(np.int64)
+        if unknown.any():
+            names = [situation.window.layout.operators[column] for column in np.flatnonzero(unknown)[:5]]
+            notes = (*notes, f"execution time of {', '.join(names)} not known yet: replicas stay as they are")
+        bounds = Term("r", "replicas within bounds", f"{self.name}: minimum ≤ r ≤ maximum", replicas.astype(np.float64))
+        return Plan(
+            layout=situation.window.layout,
+            planner=self.name,
+            made_at_s=situation.now_s,
+            replicas=replicas,
+            demand=demand,
+            terms=(*terms, bounds),
+            schedule=schedule,
+            notes=notes,
+            came_from=situation.came_from,
+        )

@@ -1,0 +1,99 @@
+"""The load that every operator is to expect, and the replicas that it takes (SPEC P4 and P5)."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from foretide.records import Floats, Term
+from foretide.topology import FlowGraph
+
+__all__ = [
+    "busy_replicas",
+    "edge_shares",
+    "operator_shares",
+    "queue_load",
+    "replica_terms",
+    "required_replicas",
+    "source_mix",
+    "whole_replicas",
+]
+
+# A demand of 3.0000000001 is rounding noise of the sums before it, not a reason for a fourth replica.
+_ROUNDING = 1e-9
+
+
+def edge_shares(passed: Floats, processed_at_start: Floats, otherwise: Floats) -> Floats:
+    r"""Return the share of every edge, :math:`\theta_i^p = \lambda_i^p / \mu_p` (P5 Eq. 6 of [PASPS]_).
+
+    Where the start processed nothing the share is unknown, and `otherwise` stands in.
+
+    >>> edge_shares(np.array([70.0, 30.0, 5.0]), np.array([100.0, 100.0, 0.0]), np.ones(3))
+    array([0.7, 0.3, 1. ])
+    """
+    known = processed_at_start > 0
+    return np.divide(passed, processed_at_start, out=np.array(otherwise, dtype=np.float64), where=known)
+
+
+def source_mix(arrivals: Floats) -> Floats:
+    r"""Return each source's part of :math:`\lambda_G`, which is θ at a source: 1 where there is just one.
+
+    >>> source_mix(np.array([30.0, 10.0]))
+    array([0.75, 0.25])
+    """
+    total = arrivals.sum()
+    mix: Floats = arrivals / total if total > 0 else np.full(arrivals.size, 1.0 / arrivals.size)
+    return mix
+
+
+def operator_shares(flow: FlowGraph, mix: Floats, share: Floats) -> Floats:
+    r"""Return the part of all input that reaches each operator.
+
+    P5 Eq. 5 of [PASPS]_, :math:`\theta_i = \sum_p \theta_i^p \theta_p`.
+    """
+    return flow.propagate(mix, np.zeros(flow.operators), share)
+
+
+def queue_load(flow: FlowGraph, queued: Floats, share: Floats) -> Floats:
+    r"""Return the queued events that each operator will meet: its own and those on their way from upstream.
+
+    P5 Eq. 7 of [PASPS]_, :math:`\hat\lambda^q_i = |q_i| + \sum_p \hat\lambda^q_p \theta_i^p`. Departure: the paper
+    prints :math:`\theta_p`; its prose means the edge's share :math:`\theta_i^p`, which is used here.
+    """
+    return flow.propagate(np.zeros(flow.sources), queued, share)
+
+
+def busy_replicas(load: npt.ArrayLike, execution_s: npt.ArrayLike, interval_s: float) -> Floats:
+    r"""Return the replicas that `load` events keep busy for an interval, :math:`\hat\lambda_i\,et_i/td` (P4 Eq. 2).
+
+    >>> busy_replicas([100.0], [0.0166], 1.0)
+    array([1.66])
+    """
+    return np.asarray(load, dtype=np.float64) * np.asarray(execution_s, dtype=np.float64) / interval_s
+
+
+def whole_replicas(busy: npt.ArrayLike) -> Floats:
+    """Return `busy` rounded up to whole replicas, at least 1; NaN stays NaN.
+
+    >>> whole_replicas([0.0, 1.66, 3.0000000001])
+    array([1., 2., 3.])
+    """
+    return np.maximum(np.ceil(np.asarray(busy, dtype=np.float64) - _ROUNDING), 1.0)
+
+
+def required_replicas(load: npt.ArrayLike, execution_s: npt.ArrayLike, interval_s: float) -> Floats:
+    r"""Return the fewest replicas that finish `load` events within the interval: P4 Eq. 2, rounded up, at least 1.
+
+    >>> required_replicas([100.0, 91.0, 83.0], [0.0166, 0.025, 0.1], 1.0)
+    array([2., 3., 9.])
+    """
+    return whole_replicas(busy_replicas(load, execution_s, interval_s))
+
+
+def replica_terms(execution_s: Floats, busy: Floats) -> tuple[Term, Term, Term]:
+    """Return the last terms of every planner that follows P4: et, the demand, and the count rounded up."""
+    return (
+        Term("et", "execution time of one event", "measured: busy time / events processed", execution_s, "s"),
+        Term("λ̂·et/td", "replicas kept busy", "P4 Eq. 2 before rounding", busy),
+        Term("⌈λ̂·et/td⌉", "replicas required", "P4 Eq. 2: rounded up, at least 1", whole_replicas(busy)),
+    )

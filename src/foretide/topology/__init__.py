@@ -1,0 +1,39 @@
+"""What the user declares: operators, the streams between them, and their bounds. No Spark here."""
+
+from foretide.topology.builder import Flow, Stream, flow
+from foretide.topology.elements import (
+    DEFAULT_OUTPUT,
+    GROUPING_RULES,
+    Connector,
+    Edge,
+    GroupingRule,
+    GroupingSpec,
+    Operator,
+    OperatorMode,
+    ReplicaBounds,
+    Sink,
+    Source,
+    Transport,
+)
+from foretide.topology.flow import FlowGraph
+from foretide.topology.graph import Topology
+
+__all__ = [
+    "DEFAULT_OUTPUT",
+    "GROUPING_RULES",
+    "Connector",
+    "Edge",
+    "Flow",
+    "FlowGraph",
+    "GroupingRule",
+    "GroupingSpec",
+    "Operator",
+    "OperatorMode",
+    "ReplicaBounds",
+    "Sink",
+    "Source",
+    "Stream",
+    "Topology",
+    "Transport",
+    "flow",
+]
