@@ -9,7 +9,7 @@ the loop, durations are seconds, amounts are events unless a name says otherwise
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
@@ -20,6 +20,7 @@ from foretide.errors import ForecastError, MetricsError, PlanError
 
 __all__ = [
     "Action",
+    "ActionStatus",
     "CpuUse",
     "Floats",
     "Forecast",
@@ -76,15 +77,33 @@ class Layout:
         return {edge: column for column, edge in enumerate(self.edges)}
 
 
+# A stretch of time shorter than this holds nothing that could be measured, and would make rates without end.
+_SHORTEST_S = 1e-6
+
+
 def _frozen(values: npt.ArrayLike, dtype: type) -> npt.NDArray[Any]:
     array: npt.NDArray[Any] = np.array(values, dtype=dtype)
     array.flags.writeable = False
     return array
 
 
+def _read_only(values: npt.ArrayLike) -> npt.NDArray[Any]:
+    """Return a view that cannot be written to, without the cost of a copy."""
+    view = np.asarray(values).view()
+    view.flags.writeable = False
+    return view
+
+
+def _is_whole(values: npt.NDArray[Any]) -> bool:
+    return values.dtype.kind in "iu" or bool(np.isfinite(values).all() and (values == np.floor(values)).all())
+
+
 def _amounts(record: object, name: str, names: Sequence[object], *, dtype: type = np.float64) -> None:
     """Replace field `name` of a frozen record by a read-only column, checked against the names it stands for."""
-    column = _frozen(getattr(record, name), dtype)
+    try:
+        column = np.asarray(getattr(record, name), dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise MetricsError(f"{name}: expected numbers, got {getattr(record, name)!r}") from error
     if column.shape != (len(names),):
         raise MetricsError(
             f"{name}: expected one value for each of {len(names)} columns, got shape {column.shape}; "
@@ -96,7 +115,9 @@ def _amounts(record: object, name: str, names: Sequence[object], *, dtype: type 
             f"{name} of {names[bad[0]]!r}: expected a finite amount of at least 0, got {column[bad[0]]}; "
             "check what the metric source measures there"
         )
-    object.__setattr__(record, name, column)
+    if dtype is np.int64 and not _is_whole(column):
+        raise MetricsError(f"{name}: expected whole numbers, got {column[column != np.floor(column)][0]}")
+    object.__setattr__(record, name, _frozen(column, dtype))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -167,13 +188,21 @@ class Measurement:
     latency_s: float | None = None
 
     def __post_init__(self) -> None:
-        if not self.duration_s > 0:
-            raise MetricsError(f"duration_s: expected more than 0 seconds, got {self.duration_s}")
+        if not np.isfinite(self.ended_at_s):
+            raise MetricsError(f"ended_at_s: expected an instant in seconds, got {self.ended_at_s}")
+        if not _SHORTEST_S <= self.duration_s < np.inf:
+            raise MetricsError(f"duration_s: expected at least {_SHORTEST_S:g} seconds, got {self.duration_s}")
         _amounts(self, "arrived", self.layout.sources)
         _amounts(self, "passed", self.layout.edges)
         for name in ("processed", "queued", "busy_s"):
             _amounts(self, name, self.layout.operators)
         _amounts(self, "replicas", self.layout.operators, dtype=np.int64)
+        if self.latency_s is not None and not 0 <= self.latency_s < np.inf:
+            raise MetricsError(f"latency_s: expected at least 0 seconds, or None, got {self.latency_s}")
+        if self.cpu is not None and self.cpu.operator.size and self.cpu.operator.max() >= len(self.layout.operators):
+            raise MetricsError(
+                f"cpu.operator: expected columns below {len(self.layout.operators)}, got {self.cpu.operator.max()}"
+            )
 
     @property
     def id(self) -> str:
@@ -193,6 +222,8 @@ class Window:
         The end of the interval, and its length `td`.
     sample_s : float
         The time between two rows of the histories.
+    samples : int
+        Rows that the histories have ever had, those forgotten included: what is new since an earlier window.
     arrival_rates : array of shape (samples, sources)
         Events per second by source, oldest first; NaN where nothing was measured.
     received_rates : array of shape (samples, operators)
@@ -220,6 +251,7 @@ class Window:
     ended_at_s: float
     duration_s: float
     sample_s: float
+    samples: int = 0
     arrival_rates: Floats
     received_rates: Floats
     arrived: Floats
@@ -232,6 +264,11 @@ class Window:
     replicas: Ints
     cpu: CpuUse | None = None
     measurement_ids: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for column in fields(self):
+            if isinstance(value := getattr(self, column.name), np.ndarray):
+                object.__setattr__(self, column.name, _read_only(value))
 
     @property
     def id(self) -> str:
@@ -285,11 +322,17 @@ class Forecast:
         object.__setattr__(self, "mean", _frozen(self.mean, np.float64))
         levels = {level: _frozen(values, np.float64) for level, values in self.quantiles.items()}
         object.__setattr__(self, "quantiles", levels)
+        where = f"forecast of {self.series!r} by {self.model!r}"
         if self.mean.ndim != 1 or not self.mean.size or not np.isfinite(self.mean).all():
-            raise ForecastError(
-                f"forecast of {self.series!r} by {self.model!r}: expected finite rates for at least one step, "
-                f"got {self.mean.tolist()}"
-            )
+            raise ForecastError(f"{where}: expected finite rates for at least one step, got {self.mean.tolist()}")
+        if not 0 < self.step_s < np.inf:
+            raise ForecastError(f"{where}: expected steps of more than 0 seconds, got {self.step_s}")
+        for level, values in levels.items():
+            if not 0 < level < 1 or values.shape != self.mean.shape or not np.isfinite(values).all():
+                raise ForecastError(
+                    f"{where}, quantile {level}: expected a level between 0 and 1 and finite rates for "
+                    f"{self.mean.size} steps, got {values.tolist()}"
+                )
 
     @property
     def id(self) -> str:
@@ -306,7 +349,17 @@ class Forecast:
         """Return the events expected in each of the next `intervals`, never below 0.
 
         A forecast shorter than that goes on with its last rate.
+
+        Raises
+        ------
+        ForecastError
+            When it has no such quantile.
         """
+        if quantile is not None and quantile not in self.quantiles:
+            raise ForecastError(
+                f"forecast of {self.series!r} by {self.model!r}: expected quantile {quantile}, got "
+                f"{sorted(self.quantiles) or 'none'}; choose a forecaster that gives it"
+            )
         rates = np.maximum(self.mean if quantile is None else self.quantiles[quantile], 0.0)
         edges = self.step_s * np.arange(rates.size + 1)
         total = np.concatenate(([0.0], np.cumsum(rates) * self.step_s))
@@ -341,12 +394,12 @@ class Term:
     unit: str = ""
 
     def __post_init__(self) -> None:
-        if not isinstance(self.values, int | float):
-            object.__setattr__(self, "values", _frozen(self.values, np.float64))
+        one = np.ndim(self.values) == 0
+        object.__setattr__(self, "values", float(self.values) if one else _frozen(self.values, np.float64))
 
     def value(self, column: int) -> float:
         """Return the value for the operator in `column`."""
-        return float(self.values) if isinstance(self.values, int | float) else float(self.values[column])
+        return self.values if isinstance(self.values, float) else float(self.values[column])
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -394,12 +447,18 @@ class Plan:
     came_from: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "replicas", _frozen(self.replicas, np.int64))
-        if self.replicas.shape != (len(self.layout.operators),):
+        replicas = np.asarray(self.replicas)
+        if replicas.shape != (len(self.layout.operators),):
             raise PlanError(
                 f"plan of {self.planner!r}: expected replicas for {len(self.layout.operators)} operators, "
-                f"got shape {self.replicas.shape}"
+                f"got shape {replicas.shape}"
             )
+        if not _is_whole(replicas):
+            raise PlanError(f"plan of {self.planner!r}: expected whole numbers of replicas, got {replicas[:10]}")
+        object.__setattr__(self, "replicas", _frozen(replicas, np.int64))
+        for name in ("demand", "schedule"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, _read_only(getattr(self, name)))
         below = np.flatnonzero(self.replicas < 1)
         if below.size:
             raise PlanError(
@@ -420,7 +479,7 @@ class Plan:
         """Return this plan with other replicas, the term that explains them, and notes."""
         return replace(
             self,
-            replicas=np.asarray(replicas, dtype=np.int64),
+            replicas=np.asarray(replicas),
             terms=(*self.terms, term),
             notes=(*self.notes, *notes),
         )

@@ -31,8 +31,9 @@ OperatorMode: TypeAlias = Literal["rows", "pandas", "arrow", "dataframe"]
 DEFAULT_OUTPUT = "out"
 
 
-def _read_only(mapping: Mapping[str, Any]) -> Mapping[str, Any]:
-    return MappingProxyType(dict(mapping))
+def _own(mapping: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a copy that the caller cannot change; a plain dict, since elements are pickled for workers."""
+    return dict(mapping)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +113,7 @@ class GroupingSpec:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "options", _read_only(self.options))
+        object.__setattr__(self, "options", _own(self.options))
 
     @classmethod
     def of(cls, grouping: GroupingSpec | str) -> GroupingSpec:
@@ -135,7 +136,7 @@ class Connector:
     function: Callable[..., Any] | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "options", _read_only(self.options))
+        object.__setattr__(self, "options", _own(self.options))
 
 
 @dataclass(frozen=True)
@@ -198,7 +199,7 @@ class Operator:
 
     def __post_init__(self) -> None:
         for name in ("schema", "selectivity", "options"):
-            object.__setattr__(self, name, _read_only(getattr(self, name)))
+            object.__setattr__(self, name, _own(getattr(self, name)))
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,54 @@
+# Two commands set everything up: `make run` (the main job) and `make test`.
+SHELL := /bin/sh
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+EXTRAS ?= dev
+
+.PHONY: help run test lint unit spark venv java format docs-config lock bench clean
+
+help: ## Show what can be made
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+
+run: venv java ## Run the main job: the worked example of PRESPS, planned step by step
+	@$(BIN)/foretide demo
+
+test: venv java lint unit spark ## Run every check: format, lint, types, layers, tests
+
+venv: $(STAMP) ## Make .venv and install the package with all it needs
+
+$(STAMP): pyproject.toml constraints.txt scripts/make_venv.sh
+	@PYTHON="$(PYTHON)" sh scripts/make_venv.sh $(VENV) "$(EXTRAS)"
+	@touch $(STAMP)
+
+java: ## See to Java 17 or newer, which Spark needs
+	@sh scripts/ensure_java.sh
+
+lint: venv ## Check format, lint, types and the direction of imports
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+unit: venv ## Run all tests that need no Spark
+	$(BIN)/pytest -q -m "not spark" -n 2
+
+spark: venv java ## Run the tests on Spark
+	$(BIN)/pytest -q -m spark tests/spark
+
+format: venv ## Format the code
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+docs-config: venv ## Write docs/configuration.md anew from the settings
+	$(BIN)/foretide docs configuration --out docs/configuration.md
+
+lock: venv ## Write constraints.txt anew from what is installed
+	$(BIN)/pip list --format=freeze --exclude foretide --exclude pip --exclude setuptools --exclude wheel > constraints.txt
+
+bench: venv ## Run the planning benchmark and write its table
+	$(BIN)/python benchmarks/planning.py --markdown docs/benchmarks.md
+
+clean: ## Remove the virtual environment and caches
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist

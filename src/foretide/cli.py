@@ -1,0 +1,57 @@
+"""The command line: parse, build, call."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from foretide._version import __version__
+from foretide.commands import docs
+from foretide.commands.demo import demo
+from foretide.commands.group import ForetideGroup
+from foretide.commands.planners import planners
+from foretide.commands.show import show
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="foretide",
+    cls=ForetideGroup,
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command()(show)
+app.command()(planners)
+app.command()(demo)
+app.add_typer(docs.app, name="docs", hidden=True)
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"foretide {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _foretide(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+    traceback: Annotated[
+        bool, typer.Option("--traceback", envvar="FORETIDE_TRACEBACK", help="Show where in the code an error arose.")
+    ] = False,
+) -> None:
+    """Predictive elasticity for stream processing on Apache Spark.
+
+    Declare operators and the streams between them: Foretide forecasts the load and plans the replicas.
+
+    [bold]Start with:[/] foretide demo
+    """
+
+
+def main() -> None:
+    """Run the command line."""
+    app()

@@ -1,0 +1,43 @@
+"""``foretide planners``: what can plan."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+__all__ = ["planners"]
+
+
+def planners(
+    as_json: Annotated[bool, typer.Option("--json", help="Print the list as JSON.")] = False,
+) -> None:
+    """List every planner with what it does.
+
+    The last column names the requirement of the specification, or the other system, that it follows.
+
+    [bold]Example:[/] foretide planners
+    """
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    from foretide.plan.registry import PLANNERS
+
+    if as_json:
+        found = [_entry(name, kind.summary, kind.spec, kind.needs_forecast) for name, kind in PLANNERS.items()]
+        typer.echo(json.dumps(found, indent=2, ensure_ascii=False))
+        return
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
+    table.add_column("planner", style="bold cyan", no_wrap=True)
+    table.add_column("plans from")
+    table.add_column("forecast", justify="center", no_wrap=True)
+    table.add_column("follows", style="dim")
+    for name, kind in PLANNERS.items():
+        table.add_row(name, kind.summary, "yes" if kind.needs_forecast else "", ", ".join(kind.spec))
+    Console().print(table)
+
+
+def _entry(name: str, summary: str, spec: tuple[str, ...], needs_forecast: bool) -> dict[str, object]:
+    return {"name": name, "summary": summary, "spec": list(spec), "needs_forecast": needs_forecast}

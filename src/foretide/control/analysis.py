@@ -1,0 +1,74 @@
+"""The analyse stage: a forecast for every source, whatever the forecaster does."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+
+from foretide.errors import NotReadyError
+from foretide.forecast import Forecaster, Series, last_value
+from foretide.records import Floats, Forecast, Window
+
+__all__ = ["ForecastStage", "failed_sources"]
+
+
+class ForecastStage:
+    """Keeps one forecaster per source up to date and asks it; one that fails is replaced by the last value.
+
+    Parameters
+    ----------
+    forecaster : Forecaster
+        The model; every source gets a clone of it.
+    """
+
+    def __init__(self, forecaster: Forecaster) -> None:
+        self._prototype = forecaster
+        self._models: dict[str, Forecaster] = {}
+        self._seen: dict[str, int] = {}
+
+    def forecast(self, window: Window, intervals: int) -> tuple[dict[str, Forecast], dict[str, Exception]]:
+        """Return a forecast of the next `intervals` for each source, and the errors of forecasters that failed."""
+        steps = math.ceil(intervals * window.duration_s / window.sample_s)
+        forecasts: dict[str, Forecast] = {}
+        errors: dict[str, Exception] = {}
+        for column, source in enumerate(window.layout.sources):
+            series = Series(window.arrival_rates[:, column], window.sample_s, window.ended_at_s, source)
+            try:
+                forecasts[source] = self._ask(source, series, window, steps)
+            except Exception as error:  # a model of anyone's may raise anything; the loop must go on
+                errors[source] = error
+                if not isinstance(error, NotReadyError):
+                    # What it has learnt may be at fault: the next cycle begins with a fresh one.
+                    self._models.pop(source, None)
+                forecasts[source] = _fallback(series, window, steps)
+        return forecasts, errors
+
+    def _ask(self, source: str, series: Series, window: Window, steps: int) -> Forecast:
+        model = self._models.get(source)
+        new = window.samples - self._seen.get(source, 0)
+        self._seen[source] = window.samples
+        if model is None or not 0 <= new <= series.values.size:
+            model = self._models[source] = self._prototype.clone()
+            model.fit(series)
+        else:
+            values: Floats = series.values[series.values.size - new :]
+            model.update(replace(series, values=values))
+        return replace(model.predict(steps), came_from=(window.id,))
+
+
+def _fallback(series: Series, window: Window, steps: int) -> Forecast:
+    return Forecast(
+        series=series.name,
+        model="last value",
+        made_at_s=window.ended_at_s,
+        step_s=window.sample_s,
+        mean=last_value(series, steps),
+        fallback=True,
+        came_from=(window.id,),
+    )
+
+
+def failed_sources(errors: Mapping[str, Exception]) -> str:
+    """Return the errors as one line."""
+    return "; ".join(f"source {source!r}: {error}" for source, error in errors.items())

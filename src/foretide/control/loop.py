@@ -1,0 +1,304 @@
+"""The MAPE loop: one cycle monitors, forecasts, plans and acts (SPEC P7)."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from foretide.clock import Clock, SystemClock
+from foretide.control.analysis import ForecastStage, failed_sources
+from foretide.control.decision import Decision, Failure, Stage
+from foretide.control.monitor import Monitor
+from foretide.control.ports import Actuator, MetricSource
+from foretide.control.settings import LoopSettings
+from foretide.errors import ActuatorError, NotReadyError, PlanError
+from foretide.events import Event, EventLog, EventSink, Severity
+from foretide.forecast import Forecaster
+from foretide.plan import Guarded, Planner, Situation
+from foretide.records import Action, ActionStatus, Floats, Forecast, Ints, Layout, Plan, Window
+from foretide.topology import Topology
+
+__all__ = ["ControlLoop", "Parts"]
+
+_LOG = logging.getLogger(__name__)
+# How long a loop that waits for its next cycle may take to notice that it is to stop.
+_STOP_CHECK_S = 0.2
+# A wait shorter than this is rounding of the sums before it.
+_SAME_INSTANT_S = 1e-6
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parts:
+    """What a control loop is put together from.
+
+    Parameters
+    ----------
+    metrics : MetricSource
+        Tells what the running system did.
+    actuator : Actuator
+        Changes it.
+    planner : Planner or Guarded
+        Decides.
+    forecaster : Forecaster
+        Looks ahead.
+    clock : Clock
+        Tells the time.
+    events : EventSink
+        Hears of everything that happens.
+    on_decision : callable, optional
+        Gets the record of every cycle, for instance to store it.
+    """
+
+    metrics: MetricSource
+    actuator: Actuator
+    planner: Planner | Guarded
+    forecaster: Forecaster
+    clock: Clock = field(default_factory=SystemClock)
+    events: EventSink = field(default_factory=EventLog)
+    on_decision: Callable[[Decision], None] | None = None
+
+
+class ControlLoop:
+    """Steers a running topology, one cycle after another.
+
+    A cycle that fails is counted and reported, the last good plan stays in force, and the next cycle runs: this is
+    the one place that catches everything.
+
+    Parameters
+    ----------
+    topology : Topology
+        What is steered.
+    parts : Parts
+        Its two sides, its planner and forecaster, clock and event sink.
+    settings : LoopSettings
+        How often, from what, and whether to act at all.
+
+    Examples
+    --------
+    >>> from foretide.clock import ManualClock
+    >>> from foretide.control import FluidSystem
+    >>> from foretide.forecast import Basic
+    >>> from foretide.plan import PaSps
+    >>> from foretide.topology import flow
+    >>> job = flow("words")
+    >>> _ = job.source("in").operator("count", execution_s=0.01, replicas=(1, 8))
+    >>> topology, clock = job.build(), ManualClock()
+    >>> system = FluidSystem(topology, [250.0], clock=clock)
+    >>> parts = Parts(metrics=system, actuator=system, planner=PaSps(), forecaster=Basic(), clock=clock)
+    >>> loop = ControlLoop(topology, parts)
+    >>> loop.run(cycles=2)
+    >>> system.replicas
+    array([3])
+    """
+
+    def __init__(self, topology: Topology, parts: Parts, settings: LoopSettings | None = None) -> None:
+        self.topology, self.parts = topology, parts
+        self.settings = settings or LoopSettings()
+        self._monitor = Monitor(topology, self.settings)
+        self._forecasts = ForecastStage(parts.forecaster)
+        self._in_force: Plan | None = None
+        self._requested: Ints | None = None
+        self._changed_at_s: Floats = np.full(len(topology.operators), -np.inf)
+        self._cycles = 0
+        self._failures: Counter[Stage] = Counter()
+        self._last_decision: Decision | None = None
+
+    @property
+    def plan_in_force(self) -> Plan | None:
+        """The last plan that the running system took; None before the first."""
+        return self._in_force
+
+    @property
+    def cycles(self) -> int:
+        """How many cycles ran."""
+        return self._cycles
+
+    @property
+    def failures(self) -> Mapping[Stage, int]:
+        """How many cycles failed, by stage; those count too in which the last value stood in for a forecast."""
+        return dict(self._failures)
+
+    @property
+    def last_decision(self) -> Decision | None:
+        """The record of the last cycle; None before the first."""
+        return self._last_decision
+
+    def run(self, cycles: int | None = None, stop: threading.Event | None = None) -> None:
+        """Run a cycle every `td_s`, for ever, for so many `cycles`, or until `stop` is set.
+
+        Cycles keep to a fixed grid. One that took longer than `td_s` makes the next one start at once, those missed
+        in between are left out, and the grid stays where it was.
+        """
+        clock, td_s = self.parts.clock, self.settings.td_s
+        due_s = clock.now_s() + td_s
+        done = 0
+        while (cycles is None or done < cycles) and self._wait_until(due_s, stop):
+            self.run_cycle()
+            done += 1
+            late_s = clock.now_s() - due_s
+            # A clock that was set back begins a new grid.
+            due_s = clock.now_s() + td_s if late_s < -td_s else due_s + td_s * max(1.0, late_s // td_s)
+
+    def _wait_until(self, due_s: float, stop: threading.Event | None) -> bool:
+        """Return True at `due_s`, or False as soon as `stop` is set; never wait for longer than one `td_s`."""
+        clock, left_s = self.parts.clock, self.settings.td_s
+        while not (stop and stop.is_set()):
+            wait_s = min(due_s - clock.now_s(), left_s, _STOP_CHECK_S)
+            if wait_s <= _SAME_INSTANT_S:
+                return True
+            clock.sleep_s(wait_s)
+            left_s -= wait_s
+        return False
+
+    def run_cycle(self) -> Decision:
+        """Monitor, forecast, plan and act once; never raises."""
+        self._cycles += 1
+        decision = self._decide(self.parts.clock.now_s())
+        self._last_decision = decision
+        if self.parts.on_decision is not None:
+            try:
+                self.parts.on_decision(decision)
+            except Exception as error:
+                message = f"cycle {self._cycles}: its record was not taken: {error}"
+                self._emit(decision.at_s, "decision.lost", message, "error", {"error": type(error).__name__})
+        return decision
+
+    def _decide(self, at_s: float) -> Decision:
+        stage: Stage = "monitor"
+        decision = Decision(cycle=self._cycles, at_s=at_s)
+        try:
+            self._monitor.add(self.parts.metrics.collect())
+            window = self._monitor.window(at_s)
+            decision, stage = replace(decision, window=window), "forecast"
+            forecasts = self._forecast(window, at_s)
+            decision, stage = replace(decision, forecasts=forecasts), "plan"
+            plan = self._plan(window, forecasts)
+            decision, stage = replace(decision, plan=plan), "act"
+            return replace(decision, action=self._act(plan, window, at_s))
+        except Exception as error:
+            failure = self._failed(stage, error, at_s)
+            return replace(decision, action=self._refused(decision, error), failure=failure)
+
+    def _forecast(self, window: Window, at_s: float) -> dict[str, Forecast]:
+        planner = self.parts.planner
+        if not planner.needs_forecast:
+            return {}
+        forecasts, errors = self._forecasts.forecast(window, planner.intervals_ahead)
+        if errors:
+            ready = any(not isinstance(error, NotReadyError) for error in errors.values())
+            self._failures["forecast"] += ready
+            kind = "forecast.failed" if ready else "forecast.not_ready"
+            message = f"{failed_sources(errors)}; the last value stands in"
+            self._emit(at_s, kind, message, "warning" if ready else "info", {"sources": list(errors)})
+        return forecasts
+
+    def _plan(self, window: Window, forecasts: Mapping[str, Forecast]) -> Plan:
+        plan = self.parts.planner.plan(self._situation(window, forecasts))
+        if not isinstance(plan, Plan) or plan.layout != self.topology.layout:
+            raise PlanError(
+                f"planner {self.parts.planner.name!r}: expected a plan for topology {self.topology.name!r}, "
+                f"got {plan.layout.operators[:5] if isinstance(plan, Plan) else type(plan).__name__}"
+            )
+        return plan
+
+    def _situation(self, window: Window, forecasts: Mapping[str, Forecast]) -> Situation:
+        replicas = window.replicas if self._requested is None else self._requested
+        return Situation(
+            topology=self.topology,
+            window=window,
+            forecasts=forecasts,
+            replicas=np.maximum(replicas, 1),
+            changed_at_s=self._changed_at_s,
+        )
+
+    def _act(self, plan: Plan, window: Window, at_s: float) -> Action:
+        observed = window.replicas
+        before = observed if self._requested is None else self._requested
+        if self.settings.advisory:
+            data = {"replicas": plan.by_operator()}
+            self._emit(at_s, "plan.advised", _changes(plan.layout, observed, plan.replicas), data=data)
+            return _action(plan, at_s, "advised", before, observed)
+        if np.array_equal(plan.replicas, before) and np.array_equal(plan.replicas, observed):
+            self._in_force, self._requested = plan, before
+            return _action(plan, at_s, "unchanged", before, observed)
+        requested = self._apply(plan)
+        self._took(plan, requested, before, at_s)
+        return _action(plan, at_s, "applied", requested, observed)
+
+    def _apply(self, plan: Plan) -> Ints:
+        requested = np.array(self.parts.actuator.apply(plan), dtype=np.int64)
+        if requested.shape != plan.replicas.shape:
+            raise ActuatorError(
+                f"{plan.id}: expected the actuator to say what it asked for, for {plan.replicas.size} operators, got "
+                f"shape {requested.shape}; correct the actuator"
+            )
+        return requested
+
+    def _took(self, plan: Plan, requested: Ints, before: Ints, at_s: float) -> None:
+        """Note that the running system took `plan`."""
+        changed = requested != before
+        self._in_force, self._requested = plan, requested
+        if not changed.any():
+            return
+        self._changed_at_s = np.where(changed, at_s, self._changed_at_s)
+        self._monitor.settle(at_s + self.settings.settle_s if self.settings.settle_s else -np.inf)
+        less = "" if np.array_equal(requested, plan.replicas) else " (not all that was planned)"
+        by_operator = dict(zip(plan.layout.operators, requested.tolist(), strict=True))
+        data = {"replicas": plan.by_operator(), "requested": by_operator}
+        self._emit(at_s, "plan.applied", _changes(plan.layout, before, requested) + less, data=data)
+
+    def _refused(self, decision: Decision, error: Exception) -> Action | None:
+        """Return what became of a plan that the running system did not take: what was asked for before still holds."""
+        plan, window = decision.plan, decision.window
+        if plan is None or window is None:
+            return None
+        before = window.replicas if self._requested is None else self._requested
+        return _action(plan, decision.at_s, "refused", before, window.replicas, str(error))
+
+    def _failed(self, stage: Stage, error: Exception, at_s: float) -> Failure:
+        ready = not isinstance(error, NotReadyError)
+        if ready:
+            self._failures[stage] += 1
+            message = f"cycle {self._cycles}: {error}; the last good plan stays in force"
+            self._emit(at_s, f"{stage}.failed", message, "error", {"error": type(error).__name__})
+        else:
+            self._emit(at_s, "cycle.skipped", str(error))
+        return Failure(stage, error, ready)
+
+    def _emit(
+        self,
+        at_s: float,
+        kind: str,
+        message: str,
+        severity: Severity = "info",
+        data: Mapping[str, object] | None = None,
+    ) -> None:
+        """Tell the event sink; one that raises is logged and must not end the loop, nor undo what was done."""
+        try:
+            self.parts.events.emit(Event(at_s, kind, message, severity, data or {}))
+        except Exception:
+            _LOG.exception("the event sink failed on %s: %s", kind, message)
+
+
+def _action(plan: Plan, at_s: float, status: ActionStatus, requested: Ints, observed: Ints, detail: str = "") -> Action:
+    return Action(
+        plan_id=plan.id,
+        at_s=at_s,
+        status=status,
+        planned=plan.replicas,
+        requested=requested,
+        observed=observed,
+        detail=detail,
+    )
+
+
+def _changes(layout: Layout, before: Ints, after: Ints) -> str:
+    columns = np.flatnonzero(after != before)
+    shown = [f"{layout.operators[c]} {before[c]} → {after[c]}" for c in columns[:10]]
+    more = f" and {columns.size - 10} more" if columns.size > 10 else ""
+    return (", ".join(shown) + more) or "no change"

@@ -1,0 +1,40 @@
+"""The two sides of a running system: what it tells, and what it can be told."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from foretide.records import Ints, Measurement, Plan
+
+__all__ = ["Actuator", "MetricSource"]
+
+
+class MetricSource(Protocol):
+    """Tells what a running topology did."""
+
+    def collect(self) -> Sequence[Measurement]:
+        """Return the measurements that ended since the last call, oldest first.
+
+        Raises
+        ------
+        MetricsError
+            When the running system cannot be asked.
+        """
+        ...
+
+
+class Actuator(Protocol):
+    """Changes a running topology."""
+
+    def apply(self, plan: Plan) -> Ints:
+        """Ask the running system for the replicas of `plan`; return what was asked for, by operator.
+
+        That may be less than planned, where the system's own limits bite. Applying the same plan twice is harmless.
+
+        Raises
+        ------
+        ActuatorError
+            When the system refuses; it then stays as it is.
+        """
+        ...

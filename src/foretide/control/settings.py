@@ -1,0 +1,96 @@
+"""The settings of the control loop, and of a whole set-up in one file."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, model_validator
+
+from foretide.config import Settings, validated
+from foretide.errors import ConfigError
+from foretide.forecast import Forecaster, make_forecaster
+from foretide.plan import Guarded, GuardSettings, Planner, make_planner, standard_guards
+
+__all__ = ["ControlSettings", "LoopSettings", "load_settings"]
+
+
+class LoopSettings(Settings):
+    """How often the control loop decides and what it looks at."""
+
+    td_s: float = Field(default=30.0, gt=0, le=86_400, description="Seconds between two decisions: `td` of P7.")
+    sample_s: float = Field(default=1.0, gt=0, le=3_600, description="Seconds between two values of a history (P6).")
+    history: int = Field(default=100, ge=2, le=100_000, description="Values of each history that are kept (P6).")
+    stale_after_s: float = Field(
+        default=90.0, gt=0, description="Seconds without a measurement after which a cycle is skipped as blind."
+    )
+    settle_s: float = Field(
+        default=0.0,
+        ge=0,
+        allow_inf_nan=False,
+        description="Seconds after a change whose measurements are ignored (D3).",
+    )
+    coverage: float = Field(
+        default=0.5, gt=0, le=1, description="Part of an interval that must be measured before it is planned from."
+    )
+    advisory: bool = Field(default=False, description="Decide and record, but change nothing.")
+
+    @model_validator(mode="after")
+    def _sample_fits(self) -> LoopSettings:
+        if self.sample_s > self.td_s:
+            raise ValueError(f"sample_s of at most td_s ({self.td_s} s)")
+        return self
+
+
+class ControlSettings(Settings):
+    """A whole set-up: the loop, its planner with its settings, its forecaster with its, and the guards."""
+
+    loop: LoopSettings = Field(default_factory=LoopSettings, description="The loop itself.")
+    planner: str = Field(default="pasps", description="The planner, by name; `foretide planners` lists them.")
+    planners: dict[str, dict[str, Any]] = Field(default_factory=dict, description="Settings of planners, by name.")
+    forecaster: str = Field(default="lr", description="The forecaster, by name.")
+    forecasters: dict[str, dict[str, Any]] = Field(
+        default_factory=dict, description="Settings of forecasters, by name."
+    )
+    guards: GuardSettings = Field(default_factory=GuardSettings, description="Guards around the planner.")
+
+    def make_planner(self) -> Planner | Guarded:
+        """Return the planner with its settings, inside its guards."""
+        planner = make_planner(self.planner, **self.planners.get(self.planner, {}))
+        guards = standard_guards(self.guards)
+        return Guarded(planner=planner, guards=guards) if guards else planner
+
+    def make_forecaster(self) -> Forecaster:
+        """Return the forecaster with its settings."""
+        return make_forecaster(self.forecaster, **self.forecasters.get(self.forecaster, {}))
+
+
+def load_settings(path: str | Path) -> ControlSettings:
+    """Read a set-up from a TOML file with the tables ``loop``, ``planners.NAME``, ``forecasters.NAME``, ``guards``.
+
+    Settings of planners and forecasters that are not in use are checked as well.
+
+    Raises
+    ------
+    ConfigError
+        Naming the file and the setting, what was expected and what came.
+    """
+    file = Path(path)
+    try:
+        values = tomllib.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(str(path), expected="a readable settings file", got=error.strerror or str(error)) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(str(path), expected="a TOML file", got=str(error)) from error
+    settings = validated(ControlSettings, values, file.name)
+    try:
+        for name in {settings.planner: None, **settings.planners}:
+            make_planner(name, **settings.planners.get(name, {}))
+        for name in {settings.forecaster: None, **settings.forecasters}:
+            make_forecaster(name, **settings.forecasters.get(name, {}))
+    except ConfigError as error:
+        raise ConfigError(
+            f"{file.name}: {error.setting}", expected=error.expected, got=error.got, remedy=error.remedy
+        ) from error
+    return settings

@@ -1,0 +1,1 @@
+"""The papers' tables, figures and worked examples, one module each."""

@@ -1,0 +1,39 @@
+"""A straight line through the window (SPEC P6, LR)."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+
+from foretide.forecast.base import Forecaster
+from foretide.records import Floats
+
+__all__ = ["Lr"]
+
+# A hair below the largest float: multiplying back into events per second may round up, and must stay finite.
+_LARGEST = float(np.finfo(np.float64).max) * (1 - 1e-12)
+
+
+class Lr(Forecaster):
+    """Fit a straight line to the window by least squares on the time index, and follow it.
+
+    >>> Lr().fit([10.0, 12.0, 14.0]).predict(2).mean
+    array([16., 18.])
+    """
+
+    name: ClassVar[str] = "lr"
+    summary: ClassVar[str] = "a least-squares line through the window goes on"
+    spec: ClassVar[tuple[str, ...]] = ("P6",)
+
+    def forecast_mean(self, values: Floats, horizon: int) -> Floats:
+        """Extrapolate the line; a single value has no slope."""
+        # Sums of squares in units of the largest value cannot overflow; the line itself stops at the largest float.
+        scale = float(np.abs(values).max()) or 1.0
+        index = np.arange(values.size) - (values.size - 1) / 2
+        spread = float(index @ index)
+        slope = float(index @ (values / scale)) / spread if spread else 0.0
+        ahead = np.arange(1, horizon + 1) + (values.size - 1) / 2
+        most = _LARGEST / scale
+        mean: Floats = np.clip((values / scale).mean() + slope * ahead, -most, most) * scale
+        return mean

@@ -1,0 +1,157 @@
+"""How well a run went: the metrics of SPEC P8 and those we add, as pure functions over recorded series."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from foretide.errors import ConfigError
+from foretide.records import Floats
+
+__all__ = [
+    "LatencySummary",
+    "latency_summary",
+    "mean_absolute_percentage_error",
+    "processed_ratio",
+    "replica_changes",
+    "replica_seconds",
+    "saved_resources",
+    "slo_misses",
+    "throughput_degradation",
+]
+
+
+def saved_resources(replicas: npt.ArrayLike, overestimated: float) -> float:
+    r"""Return the part of an overestimated number of replicas that was not used: mean of :math:`1 - r/r_{over}` (P8).
+
+    `replicas` is the total of all operators at each instant. Negative when more ran than the overestimate.
+
+    >>> saved_resources([8, 16], overestimated=32)
+    0.625
+    """
+    if not overestimated > 0:
+        raise ConfigError("overestimated", expected="more than 0 replicas", got=overestimated)
+    return float(1.0 - _series("replicas", replicas).mean() / overestimated)
+
+
+def throughput_degradation(received: npt.ArrayLike, sent: npt.ArrayLike) -> float:
+    r"""Return the mean of :math:`|in - out|/in` over the intervals in which something came in (P8).
+
+    >>> throughput_degradation([100, 200, 0], [90, 220, 10])
+    0.1
+    """
+    came, left = _pair("received", received, "sent", sent)
+    return _mean_relative_error(came, left)
+
+
+def processed_ratio(received: npt.ArrayLike, processed: npt.ArrayLike) -> float:
+    """Return events processed ÷ events received over a whole run (P8); 1 when nothing came.
+
+    >>> processed_ratio([100, 100], [90, 100])
+    0.95
+    """
+    came, done = _pair("received", received, "processed", processed)
+    return float(done.sum() / came.sum()) if came.sum() else 1.0
+
+
+def mean_absolute_percentage_error(actual: npt.ArrayLike, expected: npt.ArrayLike) -> float:
+    r"""Return the mean of :math:`|y - \hat y|/y`: P8's error of the input forecast and of the replica count.
+
+    Intervals whose actual value is 0 have no percentage and are left out; NaN when that leaves none.
+
+    >>> mean_absolute_percentage_error([100, 0, 50], [110, 3, 45])
+    0.1
+    """
+    truth, guess = _pair("actual", actual, "expected", expected)
+    return _mean_relative_error(truth, guess)
+
+
+@dataclass(frozen=True, slots=True)
+class LatencySummary:
+    """Mean and upper percentiles of end-to-end latency, in seconds; NaN when no event was finished."""
+
+    mean_s: float
+    p95_s: float
+    p99_s: float
+
+
+def latency_summary(latencies_s: npt.ArrayLike, weights: npt.ArrayLike | None = None) -> LatencySummary:
+    """Return mean, p95 and p99 of latencies, each counted as often as its weight (P8; the percentiles are ours).
+
+    A percentile is the smallest latency that at least that part of the events do not exceed. What weighs nothing does
+    not count, so an interval without events may have the latency NaN.
+
+    >>> latency_summary([1.0, 2.0, 10.0], weights=[90, 8, 2])
+    LatencySummary(mean_s=1.26, p95_s=2.0, p99_s=10.0)
+    """
+    values, counts = _weighted(latencies_s, weights)
+    if not values.size:
+        return LatencySummary(np.nan, np.nan, np.nan)
+    order = np.argsort(values, kind="stable")
+    reached = np.cumsum(counts[order]) / counts.sum()
+    # A share of 0.95 reached as 0.9499999999 is rounding of the sum, not an event more.
+    positions = np.searchsorted(reached, np.array([0.95, 0.99]) - 1e-12)
+    p95, p99 = values[order][np.minimum(positions, values.size - 1)]
+    return LatencySummary(float(values @ counts / counts.sum()), float(p95), float(p99))
+
+
+def replica_seconds(replicas: npt.ArrayLike, interval_s: float) -> float:
+    """Return what was used in all: replicas × seconds, summed over intervals and operators.
+
+    >>> replica_seconds([[1, 2], [1, 3]], interval_s=30.0)
+    210.0
+    """
+    if not interval_s > 0:
+        raise ConfigError("interval_s", expected="more than 0 seconds", got=interval_s)
+    return float(np.asarray(replicas, dtype=np.float64).sum() * interval_s)
+
+
+def replica_changes(replicas: npt.ArrayLike) -> int:
+    """Return how often an operator got another number of replicas; rows are intervals, columns operators.
+
+    >>> replica_changes([[1, 2], [1, 3], [2, 2]])
+    3
+    """
+    rows = np.asarray(replicas)
+    return int(np.count_nonzero(np.diff(rows, axis=0)))
+
+
+def slo_misses(latencies_s: npt.ArrayLike, slo_s: float, weights: npt.ArrayLike | None = None) -> float:
+    """Return the part of events whose latency exceeded the objective; 0 when there were none.
+
+    >>> slo_misses([0.2, 0.4, 2.0], slo_s=1.0, weights=[5, 4, 1])
+    0.1
+    """
+    values, counts = _weighted(latencies_s, weights)
+    return float(counts[values > slo_s].sum() / counts.sum()) if values.size else 0.0
+
+
+def _mean_relative_error(truth: Floats, guess: Floats) -> float:
+    some = truth > 0
+    return float(np.mean(np.abs(truth - guess)[some] / truth[some])) if some.any() else float("nan")
+
+
+def _weighted(latencies_s: npt.ArrayLike, weights: npt.ArrayLike | None) -> tuple[Floats, Floats]:
+    """Return the latencies that weigh something, and their weights."""
+    values = _series("latencies_s", latencies_s)
+    values, counts = _pair("latencies_s", values, "weights", np.ones_like(values) if weights is None else weights)
+    if not (np.isfinite(counts) & (counts >= 0)).all():
+        raise ConfigError("weights", expected="finite numbers of at least 0", got=f"{counts.min()}")
+    some = counts > 0
+    return values[some], counts[some]
+
+
+def _series(name: str, values: npt.ArrayLike) -> Floats:
+    array = np.asarray(values, dtype=np.float64)
+    if not array.size:
+        raise ConfigError(name, expected="at least one value", got="none")
+    return array
+
+
+def _pair(name: str, values: npt.ArrayLike, other_name: str, other: npt.ArrayLike) -> tuple[Floats, Floats]:
+    one, two = _series(name, values), _series(other_name, other)
+    if one.shape != two.shape:
+        raise ConfigError(other_name, expected=f"as many values as {name} ({one.size})", got=f"{two.size}")
+    return one, two

@@ -1,0 +1,83 @@
+"""Slot budget: share what there is fairly when the plan asks for more."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+from pydantic import Field
+
+from foretide.errors import PlanError
+from foretide.plan.base import Situation
+from foretide.plan.guards.base import Guard
+from foretide.records import Ints, Plan
+
+__all__ = ["SlotBudget", "share_slots"]
+
+# Halvings until the factor is as exact as a float between 0 and 1 can be.
+_HALVINGS = 60
+
+
+class SlotBudget(Guard):
+    """Never plan more replicas in all than there are slots, and share them in proportion to what was wanted.
+
+    No operator gets less than its minimum or more than the plan wanted.
+
+    >>> SlotBudget(slots=8).slots
+    8
+    """
+
+    name: ClassVar[str] = "slot-budget"
+    summary: ClassVar[str] = "sharing of slots"
+
+    slots: int = Field(ge=1, description="Replicas that all operators together may have.")
+
+    def apply(self, plan: Plan, situation: Situation) -> Plan:
+        """Share the slots where the plan exceeds them.
+
+        Raises
+        ------
+        PlanError
+            If the minimum of every operator takes more slots than there are.
+        """
+        if int(plan.replicas.sum()) <= self.slots:
+            return plan
+        minimum = situation.topology.minimum_replicas
+        if int(minimum.sum()) > self.slots:
+            raise PlanError(
+                f"slot budget: expected at least {minimum.sum()} slots, the minima of {minimum.size} operators "
+                f"together, got {self.slots}; add slots or lower the minima"
+            )
+        granted = share_slots(np.maximum(plan.replicas, minimum), minimum, self.slots)
+        equation = f"slot budget: r = max(minimum, ⌊f·r⌋) with the largest f so that Σ r ≤ {self.slots}"
+        return self.revise(plan, granted, equation, f"slot budget {self.slots}")
+
+
+def share_slots(wanted: Ints, minimum: Ints, slots: int) -> Ints:
+    """Return a fair share of `slots` for each: the largest common factor of what is wanted that fits.
+
+    Slots left over by rounding go one by one to the lowest ratio of granted to wanted. The minima must fit in, and be
+    at most what is wanted.
+
+    >>> share_slots(np.array([5, 4, 1]), np.array([1, 1, 1]), 7)
+    array([3, 3, 1])
+    """
+    if int(wanted.sum()) <= slots:
+        return wanted
+    fits, exceeds = 0.0, 1.0
+    for _ in range(_HALVINGS):
+        factor = (fits + exceeds) / 2
+        if int(_scaled(wanted, minimum, factor).sum()) <= slots:
+            fits = factor
+        else:
+            exceeds = factor
+    granted = _scaled(wanted, minimum, fits)
+    # One more lifts each of them to the next factor, which no longer fits for all: nobody is due two of the rest.
+    neediest = np.argsort(granted / wanted, kind="stable")[: slots - int(granted.sum())]
+    granted[neediest] += 1
+    return granted
+
+
+def _scaled(wanted: Ints, minimum: Ints, factor: float) -> Ints:
+    scaled: Ints = np.maximum(minimum, np.floor(factor * wanted).astype(np.int64))
+    return scaled

@@ -1,0 +1,31 @@
+"""Errors of the data plane on Spark."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from foretide.errors import ForetideError
+
+__all__ = ["CheckpointError", "OperatorError"]
+
+
+class OperatorError(ForetideError, TypeError):
+    """An operator's function broke its contract: wrong columns, wrong types, an unknown output, no such module.
+
+    Unlike an event that makes user code raise, this stops the stage: every further event would break it too.
+    """
+
+    def __init__(self, operator: str, *, expected: str, got: object, remedy: str) -> None:
+        self.operator, self.expected, self.got, self.remedy = operator, expected, str(got), remedy
+        super().__init__(f"operator {operator!r}: expected {expected}, got {self.got}; {remedy}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _operator_error, (self.operator, self.expected, self.got, self.remedy)
+
+
+def _operator_error(operator: str, expected: str, got: str, remedy: str) -> OperatorError:
+    return OperatorError(operator, expected=expected, got=got, remedy=remedy)
+
+
+class CheckpointError(ForetideError, ValueError):
+    """A checkpoint belongs to another topology."""

@@ -1,0 +1,276 @@
+"""Running a user's function on Arrow batches, whatever it takes: rows, pandas or Arrow.
+
+This code runs in Spark's Python workers. An event on which the function raises is retried and then set aside, the
+others go on; a function that breaks its contract stops the stage with an error that names it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+
+from foretide.spark.errors import OperatorError
+from foretide.topology import DEFAULT_OUTPUT, Operator
+from foretide.traces.replay import EVENT_TIME
+
+__all__ = ["DEAD_LETTERS", "DeadLetter", "OperatorRunner", "OperatorSpec", "Outputs", "dead_letter_batch"]
+
+#: What an operator made of a batch: batches by output.
+Outputs: TypeAlias = dict[str, list[pa.RecordBatch]]
+
+EVENT_TIME_COLUMN = EVENT_TIME.name
+
+DEAD_LETTERS = pa.schema(
+    [
+        ("operator", pa.string()),
+        ("error", pa.string()),
+        ("message", pa.string()),
+        ("event", pa.string()),
+    ]
+)
+"""The columns of the dead-letter edge: who failed, how, and the event in JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorSpec:
+    """What a worker needs to know of an operator; the schemas are those declared, by output."""
+
+    operator: Operator
+    schemas: Mapping[str, pa.Schema]
+    retries: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """An event on which an operator gave up."""
+
+    operator: str
+    error: str
+    message: str
+    event: str
+
+
+def dead_letter_batch(letters: Iterable[DeadLetter]) -> pa.RecordBatch:
+    """Return dead letters as rows."""
+    rows = [(letter.operator, letter.error, letter.message, letter.event) for letter in letters]
+    columns = [list(column) for column in zip(*rows, strict=True)] or [[] for _ in DEAD_LETTERS]
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, DEAD_LETTERS, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=DEAD_LETTERS)
+
+
+class OperatorRunner:
+    """Runs one operator in a worker and counts what it costs.
+
+    Attributes
+    ----------
+    rows_in, rows_out, busy_s, failed
+        Totals since `reset`.
+    """
+
+    def __init__(self, spec: OperatorSpec) -> None:
+        self.spec, self.id = spec, spec.operator.id
+        function = _resolve(spec.operator)
+        mode = spec.operator.mode
+        self._call: Callable[[pa.RecordBatch], Outputs] = {
+            "arrow": lambda batch: self._collect(function(batch), _from_arrow),
+            "pandas": lambda batch: self._collect(function(batch.to_pandas()), _from_pandas),
+            "rows": lambda batch: self._rows(function, batch),
+        }[mode]
+        self.reset()
+
+    def reset(self) -> None:
+        """Start counting anew, for a new task."""
+        self.rows_in = self.rows_out = self.failed = 0
+        self.busy_s = 0.0
+        self.letters: list[DeadLetter] = []
+
+    def run(self, batch: pa.RecordBatch) -> Outputs:
+        """Return what the operator makes of `batch`; events it fails on become dead letters."""
+        self.rows_in += batch.num_rows
+        started = perf_counter()
+        try:
+            outputs = self._call(batch)
+        except OperatorError:
+            raise
+        except Exception as error:
+            outputs = self._again(batch, error, self.spec.retries)
+        self.busy_s += perf_counter() - started
+        _keep_event_time(batch, outputs)
+        self.rows_out += sum(part.num_rows for parts in outputs.values() for part in parts)
+        return outputs
+
+    def _again(self, batch: pa.RecordBatch, error: Exception, retries: int) -> Outputs:
+        """Try a failed batch again, then halve it, until the events at fault stand alone."""
+        for _ in range(retries):
+            try:
+                return self._call(batch)
+            except OperatorError:
+                raise
+            except Exception as latest:
+                error = latest
+        if batch.num_rows <= 1:
+            self._give_up(batch, error)
+            return {}
+        half = batch.num_rows // 2
+        merged: Outputs = {}
+        for part in (batch.slice(0, half), batch.slice(half)):
+            try:
+                outputs = self._call(part)
+            except OperatorError:
+                raise
+            except Exception as latest:
+                outputs = self._again(part, latest, retries if part.num_rows == 1 else 0)
+            for name, batches in outputs.items():
+                merged.setdefault(name, []).extend(batches)
+        return merged
+
+    def _give_up(self, batch: pa.RecordBatch, error: Exception) -> None:
+        self.failed += batch.num_rows
+        event = json.dumps(batch.to_pylist()[0] if batch.num_rows else None, default=str)
+        self.letters.append(DeadLetter(self.id, type(error).__name__, str(error), event))
+
+    def _rows(self, function: Callable[..., Any], batch: pa.RecordBatch) -> Outputs:
+        """Apply a function of one row: it gives a row, rows, nothing, or a mapping of outputs to those."""
+        rows: dict[str, list[Mapping[str, Any]]] = {}
+        many = len(self.spec.operator.outputs) > 1
+        for row in batch.to_pylist():
+            result = function(row)
+            if result is None:
+                continue
+            parts = result.items() if many and isinstance(result, Mapping) else ((DEFAULT_OUTPUT, result),)
+            for name, part in parts:
+                rows.setdefault(name, []).extend(_each_row(part, row))
+        return self._collect(rows, _from_rows)
+
+    def _collect(self, result: Any, convert: Callable[[Any, pa.Schema | None], list[pa.RecordBatch]]) -> Outputs:
+        if result is None:
+            return {}
+        operator = self.spec.operator
+        by_output = result if isinstance(result, dict) else {operator.outputs[0]: result}
+        outputs: Outputs = {}
+        for name, part in by_output.items():
+            if name not in operator.outputs:
+                raise OperatorError(
+                    self.id,
+                    expected=f"outputs among {list(operator.outputs)}",
+                    got=f"the output {name!r}",
+                    remedy="declare it in outputs=, or correct the name that the function returns",
+                )
+            if part is not None:
+                outputs[name] = [self._checked(name, batch) for batch in self._converted(name, part, convert)]
+        return outputs
+
+    def _converted(
+        self, name: str, part: Any, convert: Callable[[Any, pa.Schema | None], list[pa.RecordBatch]]
+    ) -> list[pa.RecordBatch]:
+        schema = self.spec.schemas.get(name)
+        try:
+            return convert(part, schema)
+        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, AttributeError, KeyError) as error:
+            raise self._misfit(name, f"{type(part).__name__}: {error}") from error
+
+    def _checked(self, name: str, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return `batch` in the declared columns and types, or say what is wrong with it."""
+        declared = self.spec.schemas.get(name)
+        if declared is None or batch.schema.equals(declared):
+            return batch
+        schema = _and_event_time(declared, batch.schema.names)
+        missing = [column for column in schema.names if column not in batch.schema.names]
+        if missing:
+            raise self._misfit(name, f"columns {batch.schema.names} without {missing}")
+        try:
+            return pa.RecordBatch.from_arrays(
+                [batch[column].cast(schema.field(column).type) for column in schema.names], schema=schema
+            )
+        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+            raise self._misfit(name, f"{_columns(batch.schema)} ({error})") from error
+
+    def _misfit(self, name: str, got: str) -> OperatorError:
+        schema = self.spec.schemas.get(name)
+        expected = _columns(schema) if schema is not None else "a batch of columns"
+        return OperatorError(
+            self.id,
+            expected=f"{expected} on output {name!r}",
+            got=got,
+            remedy="change what the function returns, or the schema= declared for it",
+        )
+
+
+def _resolve(operator: Operator) -> Callable[..., Any]:
+    function = operator.function
+    if callable(function):
+        return function
+    if function is None:
+        raise OperatorError(
+            operator.id, expected="a function to run on Spark", got="none", remedy="declare the operator with one"
+        )
+    module, _, name = function.partition(":")
+    try:
+        found = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise OperatorError(
+            operator.id,
+            expected=f"a function {function!r} that workers can import",
+            got=f"{type(error).__name__}: {error}",
+            remedy="ship its module with spark.submit.pyFiles or SparkContext.addPyFile, or correct the name",
+        ) from error
+    if not callable(found):
+        raise OperatorError(
+            operator.id, expected=f"a function {function!r}", got=repr(found), remedy="correct the name"
+        )
+    return found
+
+
+def _each_row(part: Any, parent: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield the rows that came of `parent`, which pass on its event time unless they set their own."""
+    rows: Iterable[Mapping[str, Any]] = (part,) if isinstance(part, Mapping) else part or ()
+    for row in rows:
+        if EVENT_TIME_COLUMN in parent and EVENT_TIME_COLUMN not in row:
+            yield {**row, EVENT_TIME_COLUMN: parent[EVENT_TIME_COLUMN]}
+        else:
+            yield row
+
+
+def _from_arrow(part: Any, schema: pa.Schema | None) -> list[pa.RecordBatch]:
+    return [part] if isinstance(part, pa.RecordBatch) else list(part.to_batches())
+
+
+def _from_pandas(part: Any, schema: pa.Schema | None) -> list[pa.RecordBatch]:
+    columns = None if schema is None else _and_event_time(schema, part.columns)
+    return [pa.RecordBatch.from_pandas(part, schema=columns, preserve_index=False)]
+
+
+def _from_rows(part: Any, schema: pa.Schema | None) -> list[pa.RecordBatch]:
+    if schema is None or not part:
+        return [pa.RecordBatch.from_pylist(part, schema=schema)]
+    columns = _and_event_time(schema, part[0])
+    for row in part:
+        if not row.keys() >= set(schema.names):
+            raise KeyError(f"a row with columns {list(row)}")
+    return [pa.RecordBatch.from_pylist(part, schema=columns)]
+
+
+def _and_event_time(schema: pa.Schema, columns: Iterable[str]) -> pa.Schema:
+    """Return `schema` and the event time, which travels along unasked where it is there."""
+    if EVENT_TIME_COLUMN in schema.names or EVENT_TIME_COLUMN not in columns:
+        return schema
+    return schema.append(EVENT_TIME)
+
+
+def _keep_event_time(batch: pa.RecordBatch, outputs: Outputs) -> None:
+    """Give the event times of `batch` to outputs that have a row for each of its rows but lack the column."""
+    if EVENT_TIME_COLUMN not in batch.schema.names:
+        return
+    for parts in outputs.values():
+        if len(parts) == 1 and parts[0].num_rows == batch.num_rows and EVENT_TIME_COLUMN not in parts[0].schema.names:
+            parts[0] = parts[0].append_column(EVENT_TIME_COLUMN, batch[EVENT_TIME_COLUMN])
+
+
+def _columns(schema: pa.Schema) -> str:
+    return "columns " + ", ".join(f"{field.name} {field.type}" for field in schema)

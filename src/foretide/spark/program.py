@@ -1,0 +1,363 @@
+"""What a Spark task does: read its slice, run operators one after another, hand rows on.
+
+A stage runs as one Spark job per batch: a first round of tasks reads the stage's inputs, and each exchange adds a
+round. Rows change tasks as Arrow batches packed into binary cells, one per edge and target, so that Spark moves a few
+large values instead of many small rows and every edge can have columns of its own. What is not for another task, namely
+statistics and descriptions of what was written, travels in the same envelope to the driver.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from foretide.grouping import Grouping, hash_columns
+from foretide.spark.errors import OperatorError
+from foretide.spark.operators import EVENT_TIME_COLUMN, OperatorRunner, OperatorSpec, dead_letter_batch
+from foretide.spark.stages import EdgePlan, Stage
+from foretide.spark.statistics import EventTimes
+from foretide.transport.contract import OpenSegment, SegmentInfo, SegmentWriter
+
+__all__ = ["ENVELOPE", "RESULT", "BatchOrder", "EdgeWriter", "Program", "Slice", "StageTask", "unpack"]
+
+ENVELOPE = pa.schema([("target", pa.int32()), ("edge", pa.int32()), ("payload", pa.binary())])
+"""The columns in which rows change tasks."""
+
+ENVELOPE_DDL = "target int, edge int, payload binary"
+
+#: The edge number of a result: JSON for the driver.
+RESULT = -1
+
+
+class Slice(Protocol):
+    """The part of a stage's input that one task reads: small and picklable."""
+
+    @property
+    def element(self) -> str:
+        """The source or, for a queued edge, its name."""
+        ...
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield its rows."""
+        ...
+
+
+class EdgeWriter(Protocol):
+    """Where rows leave a stage from inside a task: a log or a sink that tasks write to."""
+
+    def open(self) -> OpenSegment:
+        """Start writing."""
+        ...
+
+
+@dataclass(frozen=True)
+class BatchOrder:
+    """What is particular to one batch; the same for all its tasks.
+
+    Parameters
+    ----------
+    batch_id, slots : int
+        Which batch, and how many tasks run side by side.
+    slices : sequence of sequences of Slice
+        What each task of the first round reads; empty when rows come from a DataFrame.
+    routes : mapping of int to Grouping
+        How rows spread at each exchange, by edge number.
+    writers : mapping of int to SegmentWriter
+        Where rows go that leave the stage, by edge number.
+    collected : frozenset of int
+        Edges whose rows go to the driver.
+    dead_letters : SegmentWriter, optional
+        Where failed events go.
+    """
+
+    batch_id: int
+    slots: int
+    slices: Sequence[Sequence[Slice]] = ()
+    routes: Mapping[int, Grouping] = field(default_factory=dict)
+    writers: Mapping[int, SegmentWriter | EdgeWriter] = field(default_factory=dict)
+    collected: frozenset[int] = frozenset()
+    dead_letters: SegmentWriter | None = None
+
+
+@dataclass(frozen=True)
+class Program:
+    """What is the same for all batches of a stage."""
+
+    stage: Stage
+    operators: Mapping[str, OperatorSpec]
+    statistics: bool = True
+
+
+class StageTask:
+    """The function that Spark's `mapInArrow` calls, one object per round of a batch.
+
+    The program is pickled once, on the driver; a worker keeps what it has unpacked, so that later batches cost
+    nothing but the copy, and operators may keep what they load.
+
+    Parameters
+    ----------
+    key : str
+        Names the program among all that a worker may see.
+    program : bytes
+        The pickled `Program`.
+    order : BatchOrder
+        The batch.
+    frame : bool
+        Whether the input is a user's rows rather than slices or envelopes.
+    first : bool
+        Whether this is the first round.
+    """
+
+    def __init__(self, key: str, program: bytes, order: BatchOrder, *, first: bool, frame: bool = False) -> None:
+        self._key, self._program, self._order = key, program, order
+        self._first, self._frame = first, frame
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Run the task of the partition that Spark calls it for."""
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        replica = context.partitionId() if context is not None else 0
+        work = _Work(_machine(self._key, self._program), self._order, replica)
+        try:
+            if not self._first:
+                yield from work.take_envelopes(batches)
+            elif self._frame:
+                work.take_frame(batches)
+            else:
+                for _ in batches:
+                    pass
+                work.take_slices(self._order.slices[replica] if replica < len(self._order.slices) else ())
+            yield from work.finish()
+        except BaseException:
+            work.discard()
+            raise
+
+
+@dataclass
+class _Machine:
+    """A program ready to run in this worker."""
+
+    program: Program
+    runners: dict[str, OperatorRunner]
+    edges: dict[int, EdgePlan]
+
+
+_MACHINES: dict[str, _Machine] = {}
+
+
+def _machine(key: str, program: bytes) -> _Machine:
+    if key not in _MACHINES:
+        try:
+            loaded: Program = pickle.loads(program)
+        except (ImportError, AttributeError) as error:
+            raise OperatorError(
+                key.partition("/")[0],
+                expected="functions that workers can import",
+                got=f"{type(error).__name__}: {error}",
+                remedy="ship the module with spark.submit.pyFiles or SparkContext.addPyFile",
+            ) from error
+        runners = {id: OperatorRunner(spec) for id, spec in loaded.operators.items()}
+        edges = {plan.number: plan for plan in (*loaded.stage.inputs, *loaded.stage.edges)}
+        _MACHINES[key] = _Machine(loaded, runners, edges)
+    return _MACHINES[key]
+
+
+class _Work:
+    """One task: rows in, operators, rows out."""
+
+    def __init__(self, machine: _Machine, order: BatchOrder, replica: int) -> None:
+        self._machine, self._order, self._replica = machine, order, replica
+        self._outgoing = machine.program.stage.outgoing
+        self._exchanged = {plan.number for plan in machine.program.stage.exchanges}
+        self._parcels: dict[tuple[int, int], list[pa.RecordBatch]] = defaultdict(list)
+        self._writers: dict[int, OpenSegment] = {}
+        self._crossed: dict[int, int] = defaultdict(int)
+        self._waited_s: dict[str, float] = defaultdict(float)
+        self._event_times = EventTimes()
+        self._routes = {number: _for_task(route, replica) for number, route in order.routes.items()}
+        for runner in machine.runners.values():
+            runner.reset()
+
+    def take_slices(self, slices: Iterable[Slice]) -> None:
+        """Read this task's part of the stage's inputs."""
+        inputs = {plan.name: plan for plan in self._machine.program.stage.inputs}
+        for part in slices:
+            for batch in part.batches():
+                if part.element in inputs:
+                    self._cross(inputs[part.element], batch)
+                else:
+                    self._leave(part.element, "out", batch)
+
+    def take_frame(self, batches: Iterable[pa.RecordBatch]) -> None:
+        """Take rows that Spark read for the stage's only source."""
+        [source] = self._machine.program.stage.sources
+        for batch in batches:
+            self._leave(source.id, "out", batch)
+
+    def take_envelopes(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Unpack the rows that came for this task; results of earlier rounds pass through to the driver."""
+        for batch in batches:
+            for edge, payload in zip(batch["edge"].to_pylist(), batch["payload"], strict=True):
+                if edge < 0 or edge in self._order.collected:
+                    yield _envelope([(0, edge, payload.as_buffer())])
+                else:
+                    for rows in unpack(payload.as_buffer()):
+                        self._enter(self._machine.edges[edge], rows)
+
+    def finish(self) -> Iterator[pa.RecordBatch]:
+        """Yield what is for other tasks and for the driver."""
+        parcels = [(target, number, _pack(rows)) for (number, target), rows in self._parcels.items()]
+        if parcels:
+            yield _envelope(parcels)
+        written = {number: _described(writer.close()) for number, writer in self._writers.items()}
+        self._writers.clear()
+        yield _envelope([(0, RESULT, json.dumps(self._result(written)).encode())])
+
+    def discard(self) -> None:
+        """Give up what was written, since the task failed."""
+        for writer in self._writers.values():
+            writer.discard()
+
+    def _leave(self, element: str, output: str, batch: pa.RecordBatch) -> None:
+        """Send the rows of an output down every edge that leaves it."""
+        plans = self._outgoing.get((element, output), ())
+        if not plans:
+            self._arrived(batch)
+        for plan in plans:
+            self._cross(plan, batch)
+
+    def _cross(self, plan: EdgePlan, batch: pa.RecordBatch) -> None:
+        if not batch.num_rows:
+            return
+        number = plan.number
+        self._crossed[number] += batch.num_rows
+        if number in self._exchanged:
+            self._spread(plan, batch)
+        elif number in self._order.collected:
+            self._parcels[number, 0].append(batch)
+            self._arrived(batch)
+        elif number in self._order.writers:
+            if number not in self._writers:
+                self._writers[number] = self._order.writers[number].open()
+            self._writers[number].append(batch)
+            if plan.link == "sink":
+                self._arrived(batch)
+        else:
+            self._enter(plan, batch)
+
+    def _enter(self, plan: EdgePlan, batch: pa.RecordBatch) -> None:
+        """Run the operator at the end of an edge; a sink there that nobody writes for only counts."""
+        runner = self._machine.runners.get(plan.edge.end)
+        if runner is None:
+            self._arrived(batch)
+            return
+        if self._machine.program.statistics and EVENT_TIME_COLUMN in batch.schema.names:
+            self._waited_s[runner.id] += _waited_s(batch)
+        for output, parts in runner.run(batch).items():
+            for part in parts:
+                self._leave(runner.id, output, part)
+
+    def _spread(self, plan: EdgePlan, batch: pa.RecordBatch) -> None:
+        """Divide rows among the tasks of the next round."""
+        rows, targets = self._routes[plan.number].assign(_keys(plan, batch, self._crossed[plan.number]))
+        order = np.argsort(targets, kind="stable")
+        indices = order if rows is None else rows[order]
+        counts = np.bincount(targets, minlength=self._order.slots)
+        sorted_rows = batch.take(pa.array(indices))
+        ends = np.cumsum(counts)
+        for target in np.flatnonzero(counts).tolist():
+            first = int(ends[target] - counts[target])
+            self._parcels[plan.number, target].append(sorted_rows.slice(first, int(counts[target])))
+
+    def _arrived(self, batch: pa.RecordBatch) -> None:
+        if self._machine.program.statistics and EVENT_TIME_COLUMN in batch.schema.names:
+            self._event_times.add(batch[EVENT_TIME_COLUMN])
+
+    def _result(self, written: Mapping[int, Any]) -> dict[str, Any]:
+        letters = [letter for runner in self._machine.runners.values() for letter in runner.letters]
+        dead = (
+            self._order.dead_letters.write([dead_letter_batch(letters)])
+            if letters and self._order.dead_letters
+            else None
+        )
+        return {
+            "replica": self._replica,
+            "operators": {
+                id: (runner.rows_in, runner.rows_out, runner.busy_s, self._waited_s[id], runner.failed)
+                for id, runner in self._machine.runners.items()
+                if runner.rows_in
+            },
+            "edges": self._crossed,
+            "event_times": self._event_times.to_json(),
+            "written": written,
+            "dead_letters": _described(dead),
+        }
+
+
+def _described(info: SegmentInfo | Any | None) -> Any:
+    return info.to_json() if isinstance(info, SegmentInfo) else info
+
+
+def _for_task(route: Grouping, replica: int) -> Grouping:
+    """Return a grouping of this task's own; tasks that deal in turn start at different replicas."""
+    own = route.copy()
+    if own.name == "shuffle":
+        own.assign(np.zeros(replica % own.replicas, dtype=np.int64))
+    return own
+
+
+def _keys(plan: EdgePlan, batch: pa.RecordBatch, crossed: int) -> np.ndarray:
+    """Return the keys by which rows are routed: values of fields, or their numbers in this task."""
+    grouping = plan.edge.grouping
+    if not grouping.fields:
+        return np.arange(crossed - batch.num_rows, crossed, dtype=np.int64)
+    missing = [name for name in grouping.fields if name not in batch.schema.names]
+    if missing:
+        raise OperatorError(
+            plan.edge.start,
+            expected=f"the field {missing[0]!r}, by which {plan.edge} is grouped ({grouping})",
+            got=f"columns {batch.schema.names}",
+            remedy="return that column, or group by another",
+        )
+    columns = [batch[name] for name in grouping.fields]
+    if grouping.name == "direct":
+        return columns[0].cast(pa.int64()).to_numpy(zero_copy_only=False)
+    return hash_columns(columns)
+
+
+def _waited_s(batch: pa.RecordBatch) -> float:
+    instants = batch[EVENT_TIME_COLUMN].cast(pa.int64()).drop_null().to_numpy()
+    return max(0.0, time.time() * instants.size - float(instants.sum(dtype=np.float64)) / 1e6) if instants.size else 0.0
+
+
+def _pack(batches: Sequence[pa.RecordBatch]) -> pa.Buffer:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batches[0].schema) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+    return sink.getvalue()
+
+
+def unpack(payload: pa.Buffer | bytes) -> Iterator[pa.RecordBatch]:
+    """Yield the batches of a packed cell."""
+    with pa.ipc.open_stream(payload) as reader:
+        yield from reader
+
+
+def _envelope(rows: Sequence[tuple[int, int, Any]]) -> pa.RecordBatch:
+    targets, edges, payloads = zip(*rows, strict=True)
+    cells = [payload if isinstance(payload, bytes) else payload.to_pybytes() for payload in payloads]
+    arrays = [pa.array(targets, pa.int32()), pa.array(edges, pa.int32()), pa.array(cells, pa.binary())]
+    return pa.RecordBatch.from_arrays(arrays, schema=ENVELOPE)
+
+
+Runner = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]

@@ -1,0 +1,30 @@
+"""The settings of the data plane on Spark."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from foretide.config import Settings
+
+__all__ = ["EngineSettings"]
+
+
+class EngineSettings(Settings):
+    """How stages run on Spark."""
+
+    batch_target_s: float = Field(
+        default=1.0, gt=0, description="Seconds that a batch is to take at most; admission keeps it near that."
+    )
+    trigger_s: float = Field(default=0.0, ge=0, description="Seconds between the starts of two batches; 0: at once.")
+    first_rows: int = Field(default=5_000, ge=1, description="Rows admitted into the first batch of a stage.")
+    max_rows: int = Field(default=1_000_000, ge=1, description="The most rows ever admitted into a batch.")
+    tasks_per_slot: int = Field(
+        default=1, ge=1, le=16, description="Partitions per slot; more than one lets fast slots pull more."
+    )
+    retries: int = Field(default=1, ge=0, le=10, description="Times that a failed event is tried again.")
+    statistics: bool = Field(default=True, description="Measure latency and waiting time inside tasks.")
+    log_max_bytes: int = Field(default=1 << 30, ge=1 << 20, description="Bytes that a queued edge may hold.")
+    room_timeout_s: float = Field(
+        default=600.0, gt=0, description="Seconds that a stage waits for room on a full edge before it fails."
+    )
+    sync_files: bool = Field(default=False, description="Whether segments are forced to disk before they are named.")

@@ -1,0 +1,252 @@
+"""From a topology to stages: what becomes one streaming query, what runs in one task, where rows are exchanged.
+
+No Spark is needed for this; `foretide plan-spark` shows the result before anything runs.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, TypeAlias
+
+from foretide.errors import TopologyError
+from foretide.topology import Edge, Operator, Sink, Source, Topology
+
+__all__ = ["EdgePlan", "Link", "Stage", "StageGraph", "compile_stages"]
+
+#: How rows cross an edge: within a task, by an exchange between tasks, through a durable log, or into a sink.
+Link: TypeAlias = Literal["chained", "exchanged", "queued", "sink"]
+
+
+@dataclass(frozen=True)
+class EdgePlan:
+    """One edge and how rows cross it."""
+
+    number: int
+    edge: Edge
+    link: Link
+
+    @property
+    def name(self) -> str:
+        """The edge's name, fit for a directory."""
+        return f"{self.edge.start}.{self.edge.output}-{self.edge.end}"
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Elements joined by inline edges: one streaming query.
+
+    Parameters
+    ----------
+    id : str
+        Its name: that of its first element.
+    sources, operators, sinks : tuples
+        Its elements, operators in topological order.
+    inputs : tuple of EdgePlan
+        The queued edges that feed it.
+    edges : tuple of EdgePlan
+        The edges inside it, and the queued ones that leave it.
+    """
+
+    id: str
+    sources: tuple[Source, ...]
+    operators: tuple[Operator, ...]
+    sinks: tuple[Sink, ...]
+    inputs: tuple[EdgePlan, ...]
+    edges: tuple[EdgePlan, ...]
+
+    @cached_property
+    def elements(self) -> tuple[str, ...]:
+        """The ids of all its elements."""
+        return _ids(self.sources, self.operators, self.sinks)
+
+    @cached_property
+    def outgoing(self) -> Mapping[tuple[str, str], tuple[EdgePlan, ...]]:
+        """The edges by the element and output that they leave."""
+        found: dict[tuple[str, str], list[EdgePlan]] = defaultdict(list)
+        for plan in self.edges:
+            found[plan.edge.start, plan.edge.output].append(plan)
+        return {start: tuple(plans) for start, plans in found.items()}
+
+    @cached_property
+    def exchanges(self) -> tuple[EdgePlan, ...]:
+        """The edges at which rows change tasks, those at its inputs included."""
+        at_inputs = tuple(plan for plan in self.inputs if not _keeps_tasks(plan.edge))
+        return at_inputs + tuple(plan for plan in self.edges if plan.link == "exchanged")
+
+    @cached_property
+    def rounds(self) -> int:
+        """How many exchanges follow one another: the longest way through the stage, counted in exchanges."""
+        depth: dict[str, int] = defaultdict(int)
+        for plan in self.inputs:
+            depth[plan.edge.end] = max(depth[plan.edge.end], int(plan in self.exchanges))
+        order = [*(source.id for source in self.sources), *(operator.id for operator in self.operators)]
+        inside: dict[str, list[EdgePlan]] = defaultdict(list)
+        for plan in self.edges:
+            if plan.link in ("chained", "exchanged"):
+                inside[plan.edge.start].append(plan)
+        for id in order:
+            for plan in inside[id]:
+                depth[plan.edge.end] = max(depth[plan.edge.end], depth[id] + (plan.link == "exchanged"))
+        return max(depth.values(), default=0)
+
+    @cached_property
+    def chains(self) -> tuple[tuple[str, ...], ...]:
+        """The operators that run in one task, chain by chain."""
+        head = {operator.id: operator.id for operator in self.operators}
+
+        def find(id: str) -> str:
+            while head[id] != id:
+                id = head[id]
+            return id
+
+        for plan in self.edges:
+            if plan.link == "chained" and plan.edge.start in head and plan.edge.end in head:
+                head[find(plan.edge.end)] = find(plan.edge.start)
+        groups: dict[str, list[str]] = defaultdict(list)
+        for operator in self.operators:
+            groups[find(operator.id)].append(operator.id)
+        return tuple(tuple(group) for group in groups.values())
+
+    def slots(self, replicas: Mapping[str, int]) -> int:
+        """Return how many tasks run side by side: the replicas of all its operators together, at least 1."""
+        return max(1, sum(replicas[operator.id] for operator in self.operators))
+
+
+@dataclass(frozen=True)
+class StageGraph:
+    """The stages of a topology, upstream ones first."""
+
+    topology: Topology
+    stages: tuple[Stage, ...]
+
+    @cached_property
+    def queued(self) -> tuple[EdgePlan, ...]:
+        """The queued edges."""
+        return tuple(plan for stage in self.stages for plan in stage.inputs)
+
+    def stage_of(self, element: str) -> Stage:
+        """Return the stage that holds an element."""
+        return next(stage for stage in self.stages if element in stage.elements)
+
+
+def compile_stages(topology: Topology) -> StageGraph:
+    """Cut a topology into stages at its queued edges.
+
+    >>> from foretide.topology import flow
+    >>> job = flow("words")
+    >>> _ = (
+    ...     job.source("lines")
+    ...     .operator("split")
+    ...     .operator("count", grouping="fields:word", queued=True)
+    ...     .operator("top")
+    ...     .sink("out")
+    ... )
+    >>> for stage in compile_stages(job.build()).stages:
+    ...     print(stage.id, stage.chains, stage.rounds)
+    lines (('split',),) 0
+    count (('count', 'top'),) 1
+
+    Raises
+    ------
+    TopologyError
+        When a queued edge would lead a stage back into itself.
+    """
+    sinks = {sink.id for sink in topology.sinks}
+    plans = [EdgePlan(number, edge, _link(edge, sinks)) for number, edge in enumerate(topology.edges)]
+    group = _groups(topology, plans)
+    members: dict[str, set[str]] = defaultdict(set)
+    for id, head in group.items():
+        members[head].add(id)
+    order = _stage_order(group, plans, [head for head in dict.fromkeys(group.values())])
+    return StageGraph(topology, tuple(_stage(topology, members[head], plans) for head in order))
+
+
+def _ids(sources: Iterable[Source], operators: Iterable[Operator], sinks: Iterable[Sink]) -> tuple[str, ...]:
+    return (
+        *(source.id for source in sources),
+        *(operator.id for operator in operators),
+        *(sink.id for sink in sinks),
+    )
+
+
+def _keeps_tasks(edge: Edge) -> bool:
+    """Tell whether the rows of an edge may stay in the task that made them (chaining).
+
+    A shuffle only spreads load, and inside a stage both ends have the same slots: it needs no exchange unless the
+    user insists with the option ``exchange``.
+    """
+    return edge.grouping.name == "shuffle" and not edge.grouping.options.get("exchange", False)
+
+
+def _link(edge: Edge, sinks: set[str]) -> Link:
+    if edge.transport == "queued":
+        return "queued"
+    if edge.end in sinks:
+        return "sink"
+    return "chained" if _keeps_tasks(edge) else "exchanged"
+
+
+def _groups(topology: Topology, plans: Iterable[EdgePlan]) -> dict[str, str]:
+    """Return the first element of each element's stage, by joining the ends of inline edges."""
+    elements = _ids(topology.sources, topology.operators, topology.sinks)
+    rank = {id: place for place, id in enumerate(elements)}
+    head = {id: id for id in elements}
+
+    def find(id: str) -> str:
+        while head[id] != id:
+            head[id] = head[head[id]]
+            id = head[id]
+        return id
+
+    for plan in plans:
+        if plan.link != "queued":
+            one, two = sorted((find(plan.edge.start), find(plan.edge.end)), key=rank.__getitem__)
+            head[two] = one
+    return {id: find(id) for id in elements}
+
+
+def _stage_order(group: Mapping[str, str], plans: Iterable[EdgePlan], heads: list[str]) -> list[str]:
+    queued = [plan for plan in plans if plan.link == "queued"]
+    waits: dict[str, set[str]] = {head: set() for head in heads}
+    for plan in queued:
+        start, end = group[plan.edge.start], group[plan.edge.end]
+        if start == end:
+            raise _circular(plan.edge, "its two ends are joined by inline edges too")
+        waits[end].add(start)
+    order: list[str] = []
+    while waits:
+        ready = [head for head, before in waits.items() if not before.intersection(waits)]
+        if not ready:
+            stuck = next(plan.edge for plan in queued if group[plan.edge.end] in waits)
+            raise _circular(stuck, "stages would wait for each other")
+        order += ready
+        for head in ready:
+            del waits[head]
+    return order
+
+
+def _circular(edge: Edge, why: str) -> TopologyError:
+    return TopologyError(
+        f"edge '{edge}'",
+        expected="a queued edge that leads from one stage to a later one",
+        got=f"one that leads back: {why}",
+        remedy="make the inline edges beside it queued too, or this one inline",
+        declared=edge.declared,
+    )
+
+
+def _stage(topology: Topology, members: set[str], plans: Iterable[EdgePlan]) -> Stage:
+    sources = tuple(source for source in topology.sources if source.id in members)
+    operators = tuple(operator for operator in topology.operators if operator.id in members)
+    sinks = tuple(sink for sink in topology.sinks if sink.id in members)
+    return Stage(
+        _ids(sources, operators, sinks)[0],
+        sources,
+        operators,
+        sinks,
+        inputs=tuple(plan for plan in plans if plan.link == "queued" and plan.edge.end in members),
+        edges=tuple(plan for plan in plans if plan.edge.start in members),
+    )

@@ -1,0 +1,130 @@
+"""Reading a trace: one of those shipped, or a CSV file of one's own."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Iterator
+from importlib.resources import files
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+
+from foretide.errors import ForetideError
+from foretide.traces.rate_trace import RateTrace
+
+__all__ = ["TraceError", "known_traces", "load_trace"]
+
+COLUMNS = ("second", "events_per_second")
+
+
+class TraceError(ForetideError, ValueError):
+    """A trace file is not what it should be.
+
+    Parameters
+    ----------
+    file : str
+        The file, or the name asked for.
+    line : int or None
+        The line at fault, counting from 1.
+    expected, got : str
+        What belongs there, and what is there.
+    """
+
+    def __init__(self, file: str, line: int | None, expected: str, got: str) -> None:
+        self.file, self.line, self.expected, self.got = file, line, expected, got
+        where = file if line is None else f"{file}, line {line}"
+        super().__init__(f"trace {where}: expected {expected}, got {got}")
+
+
+def known_traces() -> tuple[str, ...]:
+    """Return the names of the traces that are shipped.
+
+    >>> known_traces()
+    ('pasps_dns', 'pasps_logs', 'pasps_twitter_gaussian', 'pasps_twitter_raw', 'pasps_twitter_smoothed')
+    """
+    return tuple(sorted(path.stem for path in _shipped().glob("*.csv")))
+
+
+def load_trace(name: str | Path) -> RateTrace:
+    """Return a shipped trace by its name, or read a CSV file with columns ``second,events_per_second``.
+
+    Parameters
+    ----------
+    name : str or path
+        A name among `known_traces`, or the path of a file. Times must be evenly spaced, ascending and unique;
+        they give the start of each bin, and the last bin is as wide as the others.
+
+    Raises
+    ------
+    TraceError
+        When there is no such trace, or the file has a fault: the message names file, line and column.
+
+    Examples
+    --------
+    >>> trace = load_trace("pasps_dns")
+    >>> trace.bin_s, trace.duration_s
+    (5.0, 1205.0)
+    """
+    text = str(name)
+    if text in known_traces():
+        return _read(_shipped() / f"{text}.csv", text)
+    path = Path(name)
+    if not path.is_file():
+        expected = f"one of {', '.join(known_traces())}, or the path of a CSV file"
+        raise TraceError(repr(text), None, expected, "neither")
+    return _read(path, path.stem)
+
+
+def _shipped() -> Path:
+    return Path(str(files("foretide.traces"))) / "data"
+
+
+def _read(path: Path, name: str) -> RateTrace:
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        rows = list(_rows(csv.reader(file), str(path)))
+    if len(rows) < 2:
+        got = "none" if not rows else "one"
+        raise TraceError(str(path), None, "at least two rows, to tell the width of a bin", got)
+    width = rows[1][1] - rows[0][1]
+    for (_, before, _), (line, second, _) in pairwise(rows):
+        _check_step(path, line, before, second, width)
+    return RateTrace(name, width, np.array([rate for _, _, rate in rows]))
+
+
+def _rows(reader: Iterator[list[str]], file: str) -> Iterator[tuple[int, float, float]]:
+    header = next(reader, None)
+    if header is None:
+        raise TraceError(file, None, f"the columns {','.join(COLUMNS)}", "an empty file")
+    names = [name.strip() for name in header]
+    missing = [name for name in COLUMNS if name not in names]
+    if missing:
+        raise TraceError(file, 1, f"a column {missing[0]!r}", f"the columns {','.join(names)}")
+    places = [names.index(name) for name in COLUMNS]
+    for line, row in enumerate(reader, start=2):
+        if row:
+            second, rate = (_number(file, line, row, place, names[place]) for place in places)
+            if rate < 0:
+                raise TraceError(file, line, "a rate of 0 or more in column 'events_per_second'", f"{rate:g}")
+            yield line, second, rate
+
+
+def _number(file: str, line: int, row: list[str], place: int, column: str) -> float:
+    text = row[place].strip() if place < len(row) else ""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise TraceError(file, line, f"a number in column {column!r}", repr(text) if text else "nothing")
+    return value
+
+
+def _check_step(path: Path, line: int, before: float, second: float, width: float) -> None:
+    if second <= before:
+        got = f"{second:g} twice" if second == before else f"{second:g} after {before:g}"
+        raise TraceError(str(path), line, "ascending times in column 'second'", got)
+    if abs(second - before - width) > 1e-6:
+        expected = f"even bins of {width:g} s in column 'second'"
+        raise TraceError(str(path), line, expected, f"a step of {second - before:g} s")

@@ -1,0 +1,40 @@
+"""The durable log behind a queued edge: its contract, and the embedded Arrow log that implements it."""
+
+from foretide.transport.arrow_log import ArrowLog
+from foretide.transport.contract import (
+    BatchWriter,
+    Block,
+    Commit,
+    Log,
+    OpenSegment,
+    Piece,
+    SegmentInfo,
+    SegmentWriter,
+    split,
+)
+from foretide.transport.errors import BatchOrderError, CorruptLogError, LogFullError, OffsetError
+from foretide.transport.ledger import ArrowBatchWriter
+from foretide.transport.segment import ArrowPiece, ArrowSegmentWriter, read_piece
+from foretide.transport.settings import ArrowLogSettings
+
+__all__ = [
+    "ArrowBatchWriter",
+    "ArrowLog",
+    "ArrowLogSettings",
+    "ArrowPiece",
+    "ArrowSegmentWriter",
+    "BatchOrderError",
+    "BatchWriter",
+    "Block",
+    "Commit",
+    "CorruptLogError",
+    "Log",
+    "LogFullError",
+    "OffsetError",
+    "OpenSegment",
+    "Piece",
+    "SegmentInfo",
+    "SegmentWriter",
+    "read_piece",
+    "split",
+]

@@ -1,0 +1,293 @@
+"""Manifests: which segments a log consists of, in which order.
+
+One manifest file per committed batch, named by its sequence number. A number is claimed by creating the file,
+which only one writer can do; it holds the offset of its first row, so finding an offset is a bisection. A *head*
+file says where the log begins now that older batches were consumed, and which batch each stage committed last
+below that point, so that a repeat of a consumed batch is still recognised.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from bisect import bisect_right
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from foretide.transport.contract import Commit, SegmentInfo
+from foretide.transport.errors import CorruptLogError
+from foretide.transport.files import read_json
+
+__all__ = ["Head", "Layout", "Manifest", "ManifestIndex"]
+
+_ATTEMPTS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where a log keeps its files.
+
+    >>> Layout(Path("log")).manifest(7).name
+    '00000000000000000007.json'
+    """
+
+    root: Path
+
+    @property
+    def manifests(self) -> Path:
+        """The directory of manifests."""
+        return self.root / "manifests"
+
+    @property
+    def segments(self) -> Path:
+        """The directory of finished segments."""
+        return self.root / "segments"
+
+    @property
+    def heads(self) -> Path:
+        """The directory of head files; the greatest name counts."""
+        return self.root / "heads"
+
+    @property
+    def readers(self) -> Path:
+        """The directory with one file per registered reader."""
+        return self.root / "readers"
+
+    @property
+    def scratch(self) -> Path:
+        """The directory of unfinished files."""
+        return self.root / "scratch"
+
+    def manifest(self, sequence: int) -> Path:
+        """Return the file of a manifest."""
+        return self.manifests / f"{sequence:020d}.json"
+
+    def head(self, head: Head) -> Path:
+        """Return the file of a head."""
+        return self.heads / f"{head.sequence:020d}-{head.offset:020d}.json"
+
+    def create(self) -> None:
+        """Make the directories that are missing."""
+        for path in (self.manifests, self.segments, self.heads, self.readers, self.scratch):
+            path.mkdir(parents=True, exist_ok=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """One committed batch and its segments."""
+
+    commit: Commit
+    segments: tuple[SegmentInfo, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the manifest as plain values."""
+        return {**_commit_json(self.commit), "segments": [segment.to_json() for segment in self.segments]}
+
+    @classmethod
+    def read(cls, path: Path, sequence: int) -> Manifest:
+        """Read and check a manifest file."""
+        body = read_json(path)
+        try:
+            segments = tuple(SegmentInfo.from_json(value) for value in body["segments"])
+            manifest = cls(_commit_from_json(body), segments)
+        except (KeyError, TypeError, ValueError) as error:
+            raise CorruptLogError(str(path), "the fields of a manifest", f"a fault in {error}") from error
+        if manifest.commit.sequence != sequence:
+            got = f"sequence number {manifest.commit.sequence}"
+            raise CorruptLogError(str(path), f"sequence number {sequence}", got)
+        return manifest
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """Where a log begins: its first manifest, its first row, and each stage's last batch before."""
+
+    sequence: int = 0
+    offset: int = 0
+    stages: Mapping[str, Commit] = field(default_factory=dict)
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """What orders heads: a log's beginning only moves forward."""
+        return self.sequence, self.offset
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the head as plain values."""
+        stages = [_commit_json(commit) for _, commit in sorted(self.stages.items())]
+        return {"sequence": self.sequence, "offset": self.offset, "stages": stages}
+
+    @classmethod
+    def read(cls, path: Path) -> Head:
+        """Read and check a head file."""
+        body = read_json(path)
+        try:
+            commits = [_commit_from_json(value) for value in body["stages"]]
+            return cls(int(body["sequence"]), int(body["offset"]), {each.stage: each for each in commits})
+        except (KeyError, TypeError, ValueError) as error:
+            raise CorruptLogError(str(path), "the fields of a head", f"a fault in {error}") from error
+
+    def past(self, manifests: list[Manifest], floor: int) -> Head:
+        """Return the head once every reader has committed offset `floor`; `manifests` start at this head."""
+        done = [manifest for manifest in manifests if manifest.commit.end_offset <= floor]
+        stages = dict(self.stages)
+        for manifest in done:
+            stages[manifest.commit.stage] = replace(manifest.commit, retired=True)
+        rest = manifests[len(done) :]
+        offset = _segment_end(rest[0], floor) if rest else _end(manifests, self.offset)
+        return Head(self.sequence + len(done), max(self.offset, offset), stages)
+
+
+class ManifestIndex:
+    """The manifests of a log in memory; `refresh` reads only those that are new.
+
+    Parameters
+    ----------
+    layout : Layout
+        Where the log is. Other processes may append and retire at any time.
+    """
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self.lock = threading.RLock()
+        """Held by whoever lets the index and the files change together; it may be taken twice by one thread."""
+        self.head: Head
+        self.manifests: list[Manifest]
+        self._bases: list[int]
+        self._by_batch: dict[tuple[str, int], Manifest]
+        self._last_batch: dict[str, int]
+        self._forget()
+
+    @property
+    def next_sequence(self) -> int:
+        """The sequence number that the next commit takes."""
+        return self.head.sequence + len(self.manifests)
+
+    @property
+    def end_offset(self) -> int:
+        """The offset after the last row."""
+        return _end(self.manifests, self.head.offset)
+
+    @property
+    def used_bytes(self) -> int:
+        """The bytes of the segments that hold rows from the head on."""
+        return sum(info.bytes for _, info in self.segments_from(self.head.offset))
+
+    def refresh(self) -> None:
+        """Take in what other processes committed and retired."""
+        for _ in range(_ATTEMPTS):
+            self._move_to(self._newest_head())
+            first_new = self.next_sequence
+            complete = self._append_new()
+            if complete and (self.next_sequence == first_new or self._newest_head().sequence <= first_new):
+                return
+            if complete:
+                # What was read may have been retired meanwhile and its number taken once more by a writer that
+                # will notice and give it up: forget it and begin at the new head.
+                self._forget()
+        path = self._layout.manifest(self.next_sequence)
+        raise CorruptLogError(str(path), "a manifest, since a later one exists", "no such file")
+
+    def find(self, stage: str, batch_id: int) -> Manifest | None:
+        """Return the manifest of a batch that is still held."""
+        return self._by_batch.get((stage, batch_id))
+
+    def last_batch(self, stage: str) -> int:
+        """Return the highest batch id seen of a stage, or -1; what lies before the head may not have been seen."""
+        return self._last_batch.get(stage, -1)
+
+    def segments_from(self, offset: int) -> list[tuple[int, SegmentInfo]]:
+        """Return the segments with rows at or after `offset`, each with the offset of its first row."""
+        found: list[tuple[int, SegmentInfo]] = []
+        for manifest in self.manifests[max(0, bisect_right(self._bases, offset) - 1) :]:
+            base = manifest.commit.base_offset
+            for info in manifest.segments:
+                if base + info.rows > offset:
+                    found.append((base, info))
+                base += info.rows
+        return found
+
+    def _forget(self) -> None:
+        self.head, self.manifests, self._bases = Head(), [], []
+        self._by_batch, self._last_batch = {}, {}
+
+    def _newest_head(self) -> Head:
+        for _ in range(_ATTEMPTS):
+            newest = max((name for name in os.listdir(self._layout.heads)), default=None)
+            if newest is None:
+                return self.head
+            try:
+                return Head.read(self._layout.heads / newest)
+            except FileNotFoundError:  # Retired between the listing and the reading: there is a newer one.
+                continue
+        expected = "a head file that stays for a moment"
+        raise CorruptLogError(str(self._layout.heads), expected, "names without files")
+
+    def _move_to(self, head: Head) -> None:
+        if head.place <= self.head.place:
+            return
+        passed = min(len(self.manifests), head.sequence - self.head.sequence)
+        for manifest in self.manifests[:passed]:
+            self._by_batch.pop((manifest.commit.stage, manifest.commit.batch_id), None)
+        del self.manifests[:passed], self._bases[:passed]
+        self.head = head
+
+    def _append_new(self) -> bool:
+        names = os.listdir(self._layout.manifests)
+        last = max((int(name.split(".")[0]) for name in names if name[0].isdigit()), default=-1)
+        while self.next_sequence <= last:
+            sequence = self.next_sequence
+            path = self._layout.manifest(sequence)
+            try:
+                self._append(Manifest.read(path, sequence), path)
+            except FileNotFoundError:  # Retired since the head was read, or lost: the next head tells.
+                return False
+        return True
+
+    def _append(self, manifest: Manifest, path: Path) -> None:
+        commit, end = manifest.commit, self.end_offset
+        first = not self.manifests  # The head may stand inside the first manifest.
+        if commit.base_offset > end or (not first and commit.base_offset != end):
+            raise CorruptLogError(str(path), f"base offset {end}", f"base offset {commit.base_offset}")
+        self.manifests.append(manifest)
+        self._bases.append(commit.base_offset)
+        self._by_batch[commit.stage, commit.batch_id] = manifest
+        self._last_batch[commit.stage] = max(commit.batch_id, self._last_batch.get(commit.stage, -1))
+
+
+def _end(manifests: list[Manifest], offset: int) -> int:
+    return max(offset, manifests[-1].commit.end_offset) if manifests else offset
+
+
+def _segment_end(manifest: Manifest, floor: int) -> int:
+    end = manifest.commit.base_offset
+    for info in manifest.segments:
+        if end + info.rows > floor:
+            break
+        end += info.rows
+    return end
+
+
+def _commit_json(commit: Commit) -> dict[str, Any]:
+    return {
+        "stage": commit.stage,
+        "batch_id": commit.batch_id,
+        "sequence": commit.sequence,
+        "base_offset": commit.base_offset,
+        "rows": commit.rows,
+        "bytes": commit.bytes,
+        "retired": commit.retired,
+    }
+
+
+def _commit_from_json(body: dict[str, Any]) -> Commit:
+    return Commit(
+        stage=str(body["stage"]),
+        batch_id=int(body["batch_id"]),
+        sequence=int(body["sequence"]),
+        base_offset=int(body["base_offset"]),
+        rows=int(body["rows"]),
+        bytes=int(body["bytes"]),
+        retired=bool(body["retired"]),
+    )

@@ -1,0 +1,251 @@
+"""Segments: Arrow IPC files that tasks write and read.
+
+A segment is written under a scratch name, made durable, then renamed: a name in ``segments/`` is a whole file.
+It is read through a memory map, so an uncompressed segment reaches the caller without a copy.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+import zlib
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import accumulate
+from pathlib import Path
+
+import pyarrow as pa
+
+from foretide.transport.contract import Block, SegmentInfo
+from foretide.transport.errors import CorruptLogError
+from foretide.transport.files import full_disk_as, remove, sync_directory
+
+__all__ = ["ArrowPiece", "ArrowSegmentWriter", "SegmentFile", "read_piece"]
+
+BLOCK_ROWS = 16_384
+"""Most rows in a block; small batches are joined until they have half as many."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArrowSegmentWriter:
+    """Writes segments of one log; all a task needs.
+
+    Parameters
+    ----------
+    root : str
+        The log's directory, as the executors see it.
+    edge, stage : str
+        The log's name, for messages, and the stage's, for file names.
+    schema : pyarrow.Schema, optional
+        What rows are cast to; by default the schema of the first batch.
+    compression : {"lz4", "zstd"}, optional
+        None, the default, is fastest to write and read.
+    fsync : bool
+        Whether a segment is forced to the disk before it counts.
+    """
+
+    root: str
+    edge: str
+    stage: str = "stage"
+    schema: pa.Schema | None = None
+    compression: str | None = None
+    fsync: bool = True
+
+    def open(self) -> SegmentFile:
+        """Start a segment under a fresh name."""
+        name = f"{self.stage}-{uuid.uuid4().hex}.arrow"
+        root = Path(self.root)
+        return SegmentFile(self, scratch=root / "scratch" / name, target=root / "segments" / name)
+
+    def write(self, batches: Iterable[pa.RecordBatch]) -> SegmentInfo | None:
+        """Write `batches` as one segment; None when they hold no rows."""
+        segment = self.open()
+        try:
+            for batch in batches:
+                segment.append(batch)
+            return segment.close()
+        except BaseException:
+            segment.discard()
+            raise
+
+
+class SegmentFile:
+    """A segment while it is written: `append` batches, then `close` or `discard`."""
+
+    def __init__(self, writer: ArrowSegmentWriter, *, scratch: Path, target: Path) -> None:
+        self._settings, self._scratch, self._target = writer, scratch, target
+        self._schema = writer.schema
+        self._sink: pa.OSFile | None = None
+        self._ipc: pa.RecordBatchFileWriter | None = None
+        self._waiting: list[pa.RecordBatch] = []
+        self._waiting_rows = 0
+        self._ends: list[tuple[int, int]] = []
+
+    def append(self, batch: pa.RecordBatch) -> None:
+        """Add the rows of `batch`; they reach the file in blocks."""
+        if batch.num_rows == 0:
+            return
+        if self._schema is None:
+            self._schema = batch.schema.remove_metadata()
+        self._waiting.append(_conform(batch, self._schema))
+        self._waiting_rows += batch.num_rows
+        if self._waiting_rows >= BLOCK_ROWS // 2:
+            self._flush()
+
+    def close(self) -> SegmentInfo | None:
+        """Finish the file, give it its name and describe it; None, and no file, when it has no rows."""
+        self._flush()
+        if self._ipc is None or self._sink is None:
+            return None
+        with full_disk_as(self._settings.edge, self._scratch):
+            self._ipc.close()
+            self._sink.close()
+            info = _describe(self._scratch, self._target.name, self._ends)
+            if self._settings.fsync:
+                _sync_file(self._scratch)
+            os.rename(self._scratch, self._target)
+            sync_directory(self._target.parent, fsync=self._settings.fsync)
+        return info
+
+    def discard(self) -> None:
+        """Close the file and remove it."""
+        if self._sink is not None:
+            try:
+                self._sink.close()
+            except OSError:  # A disk that was full when the rows were written may refuse the last bytes too.
+                pass
+            remove(self._scratch)
+
+    def _flush(self) -> None:
+        if not self._waiting:
+            return
+        rows = self._waiting[0] if len(self._waiting) == 1 else pa.concat_batches(self._waiting)
+        self._waiting, self._waiting_rows = [], 0
+        with full_disk_as(self._settings.edge, self._scratch):
+            for first in range(0, rows.num_rows, BLOCK_ROWS):
+                self._write_block(rows.slice(first, BLOCK_ROWS))
+
+    def _write_block(self, block: pa.RecordBatch) -> None:
+        if self._ipc is None:
+            options = pa.ipc.IpcWriteOptions(compression=self._settings.compression)
+            self._sink = pa.OSFile(str(self._scratch), "wb")
+            self._ipc = pa.ipc.new_file(self._sink, block.schema, options=options)
+        self._ipc.write_batch(block)
+        assert self._sink is not None
+        self._ends.append((block.num_rows, self._sink.tell()))
+
+
+@dataclass(frozen=True, slots=True)
+class ArrowPiece:
+    """Rows `first` to ``first + rows`` of one segment file."""
+
+    path: str
+    info: SegmentInfo
+    first: int
+    rows: int
+
+    def cut(self, first: int, rows: int) -> ArrowPiece:
+        """Return the `rows` rows from the `first`-th row of this piece on.
+
+        >>> ArrowPiece("a.arrow", SegmentInfo("a.arrow", 9, 0, 0), first=2, rows=7).cut(3, 2).first
+        5
+        """
+        if first < 0 or rows < 0 or first + rows > self.rows:
+            raise ValueError(f"expected a cut within {self.rows} rows, got {rows} rows from row {first} on")
+        return ArrowPiece(self.path, self.info, self.first + first, rows)
+
+
+def read_piece(piece: ArrowPiece, max_rows: int = 10_000) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of `piece` in order, in batches of at most `max_rows`, verified and without a copy.
+
+    Raises
+    ------
+    CorruptLogError
+        When the segment is missing or not what was committed.
+    """
+    if piece.rows == 0:
+        return
+    with _open_segment(piece) as source:
+        reader = _ipc_reader(piece, source)
+        starts = [0, *accumulate(block.rows for block in piece.info.blocks)]
+        index = bisect_right(starts, piece.first) - 1
+        row, end = piece.first, piece.first + piece.rows
+        while row < end:
+            batch = _verified_block(piece, source, reader, index)
+            stop = min(end, starts[index + 1])
+            for first in range(row, stop, max_rows):
+                yield batch.slice(first - starts[index], min(max_rows, stop - first))
+            row, index = stop, index + 1
+
+
+def _open_segment(piece: ArrowPiece) -> pa.MemoryMappedFile:
+    expected = f"a segment of {piece.info.bytes} bytes"
+    try:
+        size = os.stat(piece.path).st_size
+        if size == piece.info.bytes:
+            return pa.memory_map(piece.path, "r")
+    except FileNotFoundError as error:
+        raise CorruptLogError(piece.path, expected, "no such file") from error
+    raise CorruptLogError(piece.path, expected, f"{size} bytes")
+
+
+def _ipc_reader(piece: ArrowPiece, source: pa.MemoryMappedFile) -> pa.RecordBatchFileReader:
+    # The footer says where blocks lie, so it is verified before it is believed.
+    tail = piece.info.blocks[-1].end if piece.info.blocks else 0
+    found = zlib.crc32(_bytes(source, tail, piece.info.bytes))
+    if found != piece.info.checksum:
+        raise CorruptLogError(piece.path, f"footer checksum {piece.info.checksum}", f"checksum {found}")
+    try:
+        reader = pa.ipc.open_file(source)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise CorruptLogError(piece.path, "an Arrow IPC file", f"one that Arrow refuses ({error})") from error
+    if reader.num_record_batches != len(piece.info.blocks):
+        got = f"{reader.num_record_batches} blocks"
+        raise CorruptLogError(piece.path, f"{len(piece.info.blocks)} blocks", got)
+    return reader
+
+
+def _verified_block(
+    piece: ArrowPiece, source: pa.MemoryMappedFile, reader: pa.RecordBatchFileReader, index: int
+) -> pa.RecordBatch:
+    block = piece.info.blocks[index]
+    start = piece.info.blocks[index - 1].end if index else 0
+    found = zlib.crc32(_bytes(source, start, block.end))
+    if found != block.checksum:
+        where = f"checksum {block.checksum} for bytes {start} to {block.end}"
+        raise CorruptLogError(piece.path, where, f"checksum {found}")
+    batch = reader.get_batch(index)
+    if batch.num_rows != block.rows:
+        raise CorruptLogError(piece.path, f"{block.rows} rows in block {index}", f"{batch.num_rows} rows")
+    return batch
+
+
+def _describe(path: Path, name: str, ends: list[tuple[int, int]]) -> SegmentInfo:
+    # Read back from the page cache: cheaper than a checksum in every write call, and it sees what was written.
+    with pa.memory_map(str(path), "r") as source:
+        size, start, blocks = source.size(), 0, []
+        for rows, end in ends:
+            blocks.append(Block(rows, end, zlib.crc32(_bytes(source, start, end))))
+            start = end
+        footer = zlib.crc32(_bytes(source, start, size))
+    return SegmentInfo(name, sum(rows for rows, _ in ends), size, footer, tuple(blocks))
+
+
+def _bytes(source: pa.MemoryMappedFile, start: int, end: int) -> pa.Buffer:
+    source.seek(start)
+    return source.read_buffer(end - start)
+
+
+def _conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    if batch.schema.equals(schema):
+        return batch
+    return batch.select(schema.names).cast(schema)
+
+
+def _sync_file(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

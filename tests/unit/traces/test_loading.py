@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from foretide.traces import TraceError, known_traces, load_trace
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize("name", known_traces())
+def test_every_shipped_trace_loads(name: str) -> None:
+    trace = load_trace(name)
+    assert trace.bin_s == 5.0
+    assert trace.duration_s == (3605.0 if "gaussian" in name else 1205.0)
+    assert trace.total_events > 3_000_000
+
+
+def test_a_file_of_ones_own(tmp_path: Path) -> None:
+    trace = load_trace(write(tmp_path / "mine.csv", "events_per_second,second,note\n2,10,x\n\n4,12,y\n"))
+    assert (trace.name, trace.bin_s, trace.rates.tolist()) == ("mine", 2.0, [2, 4])
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "message"),
+    [
+        ("", None, "expected the columns second,events_per_second, got an empty file"),
+        ("second,events_per_second\n", None, "at least two rows, to tell the width of a bin, got none"),
+        ("second,rate\n0,1\n", 1, "a column 'events_per_second', got the columns second,rate"),
+        ("second,events_per_second\n0,1\n5,-3\n", 3, "rate of 0 or more in column 'events_per_second', got -3"),
+        ("second,events_per_second\n0,1\n5,\n", 3, "a number in column 'events_per_second', got nothing"),
+        ("second,events_per_second\n0,1\n5\n", 3, "a number in column 'events_per_second', got nothing"),
+        ("second,events_per_second\n0,1\n5,many\n", 3, "a number in column 'events_per_second', got 'many'"),
+        ("second,events_per_second\n0,1\n5,inf\n", 3, "a number in column 'events_per_second', got 'inf'"),
+        ("second,events_per_second\nx,1\n5,1\n", 2, "a number in column 'second', got 'x'"),
+        ("second,events_per_second\n0,1\n5,1\n4,1\n", 4, "ascending times in column 'second', got 4 after 5"),
+        ("second,events_per_second\n0,1\n5,1\n5,1\n", 4, "ascending times in column 'second', got 5 twice"),
+        ("second,events_per_second\n0,1\n5,1\n11,1\n", 4, "even bins of 5 s in column 'second', got a step of 6"),
+    ],
+)
+def test_a_fault_is_named_with_file_line_and_column(tmp_path: Path, text: str, line: int | None, message: str) -> None:
+    path = write(tmp_path / "bad.csv", text)
+    with pytest.raises(TraceError, match=message) as caught:
+        load_trace(path)
+    assert (caught.value.file, caught.value.line) == (str(path), line)
+    assert str(path) in str(caught.value)
+
+
+def test_an_unknown_trace_lists_the_known_ones() -> None:
+    with pytest.raises(TraceError, match=r"trace 'pasps_dsn': expected one of pasps_dns, pasps_logs, .* or the path"):
+        load_trace("pasps_dsn")
