@@ -1,0 +1,235 @@
+"""A topology on Spark, from start to stop."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from pyspark.sql import SparkSession
+
+from foretide.errors import ConfigError
+from foretide.spark.engine import StageRunner, Workspace
+from foretide.spark.errors import CheckpointError
+from foretide.spark.settings import EngineSettings
+from foretide.spark.sinks import BatchSink
+from foretide.spark.stages import StageGraph, compile_stages
+from foretide.spark.statistics import BatchStatistics, LatencyHistogram, OperatorStatistics
+from foretide.store import RuntimeStore
+from foretide.topology import Topology
+from foretide.topology.dumper import dump_topology
+from foretide.transport import ArrowLog
+
+__all__ = ["RunningTopology", "start"]
+
+_LOG = logging.getLogger(__name__)
+_POLL_S = 0.05
+
+
+def start(
+    topology: Topology, spark: SparkSession, path: str | Path, settings: EngineSettings | None = None
+) -> RunningTopology:
+    """Start a topology on Spark, or go on where it stopped.
+
+    Parameters
+    ----------
+    topology : Topology
+        What to run.
+    spark : SparkSession
+        Where; `create_session` makes one with the settings that Foretide relies on.
+    path : path
+        The directory of checkpoints and queued edges, which driver and executors share. A topology that ran
+        there before continues exactly where it was.
+    settings : EngineSettings
+        How.
+
+    Raises
+    ------
+    CheckpointError
+        When another topology ran in `path`.
+    """
+    running = RunningTopology(topology, spark, path, settings)
+    running.start()
+    return running
+
+
+class RunningTopology:
+    """A handle on a topology that runs on Spark.
+
+    Use it as a context manager to stop it in any case.
+    """
+
+    def __init__(
+        self, topology: Topology, spark: SparkSession, path: str | Path, settings: EngineSettings | None = None
+    ) -> None:
+        self.topology = topology
+        self.graph: StageGraph = compile_stages(topology)
+        self._workspace = Workspace(Path(path).absolute())
+        _check_workspace(topology, self._workspace)
+        self.settings = settings or EngineSettings()
+        self._runtime = RuntimeStore(self._workspace.runtime)
+        self._stages = [
+            StageRunner(spark, self.graph, stage, self._workspace, self.settings) for stage in self.graph.stages
+        ]
+
+    def start(self) -> None:
+        """Start the query of every stage, downstream first, so that readers are registered before rows come."""
+        self._runtime.change(paused=False)
+        for runner in reversed(self._stages):
+            runner.start()
+
+    def change_replicas(self, replicas: Mapping[str, int]) -> int:
+        """Give operators other numbers of replicas from the next batch on; return the version of that plan.
+
+        Raises
+        ------
+        ConfigError
+            When an operator is unknown or the number is out of its bounds.
+        """
+        for id, count in replicas.items():
+            if id not in self.topology.layout.operator_index:
+                raise ConfigError(f"replicas of {id!r}", expected=f"one of {self.topology.layout.operators}", got=id)
+            bounds = self.topology.operator(id).replicas
+            if not bounds.minimum <= count <= bounds.maximum:
+                expected = f"between {bounds.minimum} and {bounds.maximum} replicas"
+                raise ConfigError(f"replicas of {id!r}", expected=expected, got=count)
+        return self._runtime.change(replicas=dict(replicas)).version
+
+    def change_grouping(self, start: str, end: str, **options: Any) -> int:
+        """Change options of the grouping between two elements from the next batch on, such as ``weights``."""
+        names = [
+            plan.name
+            for stage in self.graph.stages
+            for plan in stage.exchanges
+            if plan.edge.start == start and plan.edge.end == end
+        ]
+        if not names:
+            raise ConfigError(f"edge '{start} -> {end}'", expected="an edge at which rows are exchanged", got="none")
+        return self._runtime.change(groupings=dict.fromkeys(names, options)).version
+
+    def wait(self, seconds: float | None = None) -> None:
+        """Return after `seconds`, or when all input of finite sources is through; raise what ended a stage."""
+        deadline_s = None if seconds is None else time.monotonic() + seconds
+        idle = 0
+        while deadline_s is None or time.monotonic() < deadline_s:
+            self.check()
+            idle = idle + 1 if deadline_s is None and self._idle() else 0
+            if idle >= 3:
+                return
+            time.sleep(_POLL_S)
+
+    def check(self) -> None:
+        """Raise the error that ended a stage, if one did."""
+        for runner in self._stages:
+            if runner.query is not None and (error := runner.query.exception()) is not None:
+                raise runner.failure or error
+
+    def drain(self, timeout_s: float = 60.0) -> bool:
+        """Let sources admit nothing new and wait until what is inside is through; return whether it is."""
+        self._runtime.change(paused=True)
+        deadline_s = time.monotonic() + timeout_s
+        while time.monotonic() < deadline_s:
+            self.check()
+            if self._quiet():
+                return True
+            time.sleep(_POLL_S)
+        return False
+
+    def stop(self, *, drain: bool = True) -> None:
+        """Stop the queries, upstream first; what a drain does not finish goes on at the next start."""
+        if drain:
+            self.drain()
+        for runner in self._stages:
+            if runner.query is not None:
+                runner.query.stop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop(drain=kind is None)
+
+    def batches(self) -> list[BatchStatistics]:
+        """Return the statistics of all batches so far, in the order of their start."""
+        found = [batch for runner in self._stages for batch in list(runner.statistics)]
+        return sorted(found, key=lambda batch: batch.started_at_s)
+
+    def by_operator(self) -> dict[str, OperatorStatistics]:
+        """Return the totals of every operator."""
+        totals = {operator.id: OperatorStatistics() for operator in self.topology.operators}
+        for batch in self.batches():
+            for operator, part in batch.by_operator().items():
+                totals[operator].add(part)
+        return totals
+
+    def latency(self) -> LatencyHistogram:
+        """Return the latency of all events that reached an end of the topology."""
+        total = LatencyHistogram()
+        for batch in self.batches():
+            total.merge(batch.latency)
+        return total
+
+    def sink(self, id: str) -> BatchSink:
+        """Return a sink."""
+        return next(runner.sinks[id] for runner in self._stages if id in runner.sinks)
+
+    @property
+    def dead_letters(self) -> ArrowLog:
+        """The log of events that operators gave up on."""
+        return ArrowLog(self._workspace.dead_letters, edge="dead letters")
+
+    def _idle(self) -> bool:
+        return all(runner.backlog() == 0 for runner in self._stages) and not self._active()
+
+    def _quiet(self) -> bool:
+        inner = all(runner.backlog() == 0 for runner in self._stages if not runner.stage.sources)
+        return inner and not self._active()
+
+    def _active(self) -> bool:
+        return any(
+            runner.query is not None and runner.query.status["isTriggerActive"] and runner.busy
+            for runner in self._stages
+        )
+
+
+def _check_workspace(topology: Topology, workspace: Workspace) -> None:
+    """Refuse a directory in which another topology ran, and say how they differ."""
+    file = workspace.root / "topology.json"
+    now = _shape(topology)
+    if file.exists():
+        before = json.loads(file.read_text(encoding="utf-8"))
+        differences = [
+            f"{kind} {id!r} "
+            + ("is new" if id not in before[kind] else "is gone" if id not in now[kind] else "differs")
+            for kind in now
+            for id in sorted({*before[kind], *now[kind]})
+            if before[kind].get(id) != now[kind].get(id)
+        ]
+        if differences:
+            raise CheckpointError(
+                f"directory {workspace.root}: expected the topology that ran there, got one in which "
+                f"{'; '.join(differences)}; use another directory, or restore the topology"
+            )
+    workspace.root.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(now), encoding="utf-8")
+
+
+def _shape(topology: Topology) -> dict[str, dict[str, Any]]:
+    """Return what a checkpoint depends on: the elements, and what feeds them. Bounds and code may change."""
+    described = dump_topology(topology)
+    return {
+        "sources": {part["id"]: {"kind": part.get("kind")} for part in described.get("sources", [])},
+        "operators": {
+            part["id"]: {"inputs": part.get("inputs"), "stateful": part.get("stateful", False)}
+            for part in described.get("operators", [])
+        },
+        "sinks": {
+            part["id"]: {"kind": part.get("kind"), "inputs": part.get("inputs")} for part in described.get("sinks", [])
+        },
+    }

@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from foretide import metrics
+from foretide.errors import ConfigError
+
+
+def test_p8_saved_resources() -> None:
+    # (1 - 8/32) = .75, (1 - 16/32) = .5, (1 - 24/32) = .25
+    assert metrics.saved_resources([8, 16, 24], overestimated=32) == pytest.approx(0.5)
+    assert metrics.saved_resources([48], overestimated=32) == pytest.approx(-0.5), "more than the overestimate ran"
+
+
+@pytest.mark.parametrize("overestimated", [0, -1, math.nan])
+def test_p8_saved_resources_needs_an_overestimate(overestimated: float) -> None:
+    with pytest.raises(ConfigError, match="overestimated"):
+        metrics.saved_resources([1], overestimated)
+
+
+def test_p8_throughput_degradation() -> None:
+    # |100 - 90|/100 = .1 and |200 - 260|/200 = .3; the interval without input has none.
+    assert metrics.throughput_degradation([100, 200, 0], [90, 260, 50]) == pytest.approx(0.2)
+    assert math.isnan(metrics.throughput_degradation([0, 0], [0, 5]))
+
+
+def test_p8_processed_over_received() -> None:
+    assert metrics.processed_ratio([100, 300], [80, 280]) == pytest.approx(0.9)
+    assert metrics.processed_ratio([0], [0]) == 1.0
+
+
+def test_p8_error_of_forecast_and_replicas() -> None:
+    # |100 - 120|/100 = .2 and |50 - 45|/50 = .1; an actual 0 has no percentage.
+    assert metrics.mean_absolute_percentage_error([100, 0, 50], [120, 7, 45]) == pytest.approx(0.15)
+    assert math.isnan(metrics.mean_absolute_percentage_error([0], [1]))
+
+
+def test_p8_latency_mean_and_percentiles() -> None:
+    # 100 events: 90 at 1 s, 8 at 2 s, 2 at 10 s; the 95th is at 2 s, the 99th at 10 s.
+    summary = metrics.latency_summary([10.0, 1.0, 2.0], weights=[2, 90, 8])
+    assert summary.mean_s == pytest.approx((90 + 16 + 20) / 100)
+    assert (summary.p95_s, summary.p99_s) == (2.0, 10.0)
+
+
+def test_p8_latency_percentile_at_the_very_share() -> None:
+    # Exactly 95 of 100 at 1 s: the smallest latency that 95 % do not exceed is 1 s.
+    assert metrics.latency_summary([1.0, 5.0], weights=[95, 5]).p95_s == 1.0
+    assert metrics.latency_summary(np.arange(1.0, 101.0)) == metrics.LatencySummary(50.5, 95.0, 99.0)
+
+
+def test_latency_of_an_interval_without_events_does_not_count() -> None:
+    summary = metrics.latency_summary([1.0, math.nan, 3.0], weights=[1, 0, 1])
+    assert (summary.mean_s, summary.p95_s) == (2.0, 3.0)
+    none = metrics.latency_summary([math.nan], weights=[0])
+    assert math.isnan(none.mean_s) and math.isnan(none.p95_s) and math.isnan(none.p99_s)
+
+
+def test_replica_seconds_and_changes() -> None:
+    table = [[1, 2], [1, 3], [2, 2]]
+    assert metrics.replica_seconds(table, interval_s=30.0) == 11 * 30.0
+    assert metrics.replica_changes(table) == 3
+    assert metrics.replica_changes([1, 1, 2]) == 1
+    assert metrics.replica_changes([[5, 5]]) == 0
+
+
+def test_slo_misses() -> None:
+    assert metrics.slo_misses([0.2, 1.0, 2.0], slo_s=1.0, weights=[5, 4, 1]) == pytest.approx(0.1)
+    assert metrics.slo_misses([0.2, 2.0], slo_s=1.0) == 0.5
+    assert metrics.slo_misses([2.0], slo_s=1.0, weights=[0]) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("call", "setting"),
+    [
+        (lambda: metrics.saved_resources([], 4), "replicas"),
+        (lambda: metrics.throughput_degradation([1, 2], [1]), "sent"),
+        (lambda: metrics.processed_ratio([1], [1, 2]), "processed"),
+        (lambda: metrics.latency_summary([1.0, 2.0], weights=[1]), "weights"),
+        (lambda: metrics.latency_summary([1.0], weights=[-1]), "weights"),
+        (lambda: metrics.slo_misses([1.0], 1.0, weights=[math.nan]), "weights"),
+        (lambda: metrics.replica_seconds([1], 0.0), "interval_s"),
+    ],
+)
+def test_series_that_do_not_fit_are_refused(call: Any, setting: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        call()
+    assert caught.value.setting == setting
