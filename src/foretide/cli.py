@@ -10,7 +10,9 @@ from foretide._version import __version__
 from foretide.commands import docs
 from foretide.commands.demo import demo
 from foretide.commands.group import ForetideGroup
+from foretide.commands.plan_spark import plan_spark
 from foretide.commands.planners import planners
+from foretide.commands.run import run
 from foretide.commands.show import show
 
 __all__ = ["app", "main"]
@@ -24,6 +26,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command()(show)
+app.command("plan-spark")(plan_spark)
+app.command()(run)
 app.command()(planners)
 app.command()(demo)
 app.add_typer(docs.app, name="docs", hidden=True)

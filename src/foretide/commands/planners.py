@@ -9,13 +9,15 @@ import typer
 
 __all__ = ["planners"]
 
+_WIDE = 160
+
 
 def planners(
     as_json: Annotated[bool, typer.Option("--json", help="Print the list as JSON.")] = False,
 ) -> None:
     """List every planner with what it does.
 
-    The last column names the requirement of the specification, or the other system, that it follows.
+    The second column names the requirement of the specification, or the other system, that it follows.
 
     [bold]Example:[/] foretide planners
     """
@@ -31,12 +33,14 @@ def planners(
         return
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
     table.add_column("planner", style="bold cyan", no_wrap=True)
-    table.add_column("plans from")
+    table.add_column("follows", style="dim", no_wrap=True)
     table.add_column("forecast", justify="center", no_wrap=True)
-    table.add_column("follows", style="dim")
+    table.add_column("plans from")
     for name, kind in PLANNERS.items():
-        table.add_row(name, kind.summary, "yes" if kind.needs_forecast else "", ", ".join(kind.spec))
-    Console().print(table)
+        table.add_row(name, ", ".join(kind.spec), "yes" if kind.needs_forecast else "", kind.summary)
+    # In a pipe or a file there is no width to keep to: one line each, for grep and for reading.
+    console = Console() if Console().is_terminal else Console(width=_WIDE)
+    console.print(table)
 
 
 def _entry(name: str, summary: str, spec: tuple[str, ...], needs_forecast: bool) -> dict[str, object]:

@@ -190,12 +190,16 @@ class ControlLoop:
             return {}
         forecasts, errors = self._forecasts.forecast(window, planner.intervals_ahead)
         if errors:
-            ready = any(not isinstance(error, NotReadyError) for error in errors.values())
-            self._failures["forecast"] += ready
-            kind = "forecast.failed" if ready else "forecast.not_ready"
-            message = f"{failed_sources(errors)}; the last value stands in"
-            self._emit(at_s, kind, message, "warning" if ready else "info", {"sources": list(errors)})
+            self._report_forecasts(errors, at_s)
         return forecasts
+
+    def _report_forecasts(self, errors: Mapping[str, Exception], at_s: float) -> None:
+        message, data = f"{failed_sources(errors)}; the last value stands in", {"sources": list(errors)}
+        if all(isinstance(error, NotReadyError) for error in errors.values()):
+            self._emit(at_s, "forecast.not_ready", message, data=data)
+        else:
+            self._failures["forecast"] += 1
+            self._emit(at_s, "forecast.failed", message, "warning", data)
 
     def _plan(self, window: Window, forecasts: Mapping[str, Forecast]) -> Plan:
         plan = self.parts.planner.plan(self._situation(window, forecasts))

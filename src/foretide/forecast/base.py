@@ -73,9 +73,9 @@ _NOTHING = Series(np.empty(0))
 class Forecaster(BaseModel):
     """Learns from a history and predicts the steps ahead.
 
-    A forecaster is its own settings: parameters are validated fields. What it has learnt is private; `clone` gives
-    a fresh one with the same settings. It is defined for every history: missing values (NaN) are bridged, one value
-    is enough, and with none `predict` raises `NotReadyError`. Predicted rates are never negative.
+    A forecaster is its own settings: parameters are validated fields (ADR 0002). What it has learnt is private; `clone`
+    gives a fresh one with the same settings. It is defined for every history: missing values (NaN) are bridged, one
+    value is enough, and with none `predict` raises `NotReadyError`. Predicted rates are never negative.
 
     A model of its own overrides `forecast_mean`, which gets the finite values of the window.
     """

@@ -19,7 +19,7 @@ _WEIGHTS = "grouping.dynamic.weights"
 
 
 class Dynamic(TableGrouping):
-    """Split tuples by their ids in any ratio, over a ring of identifiers (section III-C of [I-DRNN]_).
+    """Split tuples by their ids in any ratio, over a ring of identifiers (section III-C of [IDRNN]_).
 
     Consecutive ids are spread over the replicas, and 2^m of them give exactly the shares of the ring. A change of
     the ratio moves only the ids that have to move, from replicas that lose to replicas that win.

@@ -15,7 +15,7 @@ from foretide.grouping.base import Assignment, Grouping
 class Fields(Grouping):
     """Hash the key to a replica.
 
-    The hash is consistent (jump consistent hashing, Lamping and Veach 2014) where Storm takes the remainder by the
+    The hash is consistent (jump consistent hashing, [Lamping2014]_) where Storm takes the remainder by the
     number of replicas: going from r to r + 1 replicas moves one key in r + 1, all of them to the new replica.
 
     Examples

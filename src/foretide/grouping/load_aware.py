@@ -19,7 +19,7 @@ from foretide.grouping.base import Assignment, TableGrouping
 def utilisation(processed: ArrayLike, execution_s: float, td_s: float) -> NDArray[np.float64]:
     r"""Return the utilisation of each replica in an interval.
 
-    Eq. (1) of [PA-SPS]_, :math:`U_{i,j}(t) = \mu_{i,j}(t) \cdot et_i / td`, with `processed` for
+    Eq. (1) of [PASPS]_, :math:`U_{i,j}(t) = \mu_{i,j}(t) \cdot et_i / td`, with `processed` for
     :math:`\mu_{i,j}`, `execution_s` for :math:`et_i`, `td_s` for :math:`td`. Departure: cut to [0, 1], the range
     the paper gives, which measurements can leave.
 
@@ -35,7 +35,7 @@ def utilisation(processed: ArrayLike, execution_s: float, td_s: float) -> NDArra
 class LoadAware(TableGrouping):
     """Send each tuple to the replica of lowest utilisation, or in turn once all are full.
 
-    Algorithm 1 of [PA-SPS]_: the first replica of lowest utilisation gets the tuple and its utilisation rises by
+    Algorithm 1 of [PASPS]_: the first replica of lowest utilisation gets the tuple and its utilisation rises by
     et/td; when the lowest utilisation is 1 (1 - 1e-12 or more, as sums of floats miss 1), round robin decides.
     Departure: a utilisation never exceeds 1.
 

@@ -20,7 +20,7 @@ from foretide.grouping.sketch import HashFamily, Sketches
 
 
 class SchedulerPhase(StrEnum):
-    """The states of a scheduler (Fig. 7a of [DABS-Storm]_)."""
+    """The states of a scheduler (Fig. 7a of [DABS]_)."""
 
     ROUND_ROBIN = "ROUND ROBIN"
     SEND_ALL = "SEND ALL"
@@ -29,7 +29,7 @@ class SchedulerPhase(StrEnum):
 
 
 class Osg(Grouping):
-    r"""OSG's scheduler: greedy by execution times that tasks report in sketches (section 5 of [DABS-Storm]_).
+    r"""OSG's scheduler: greedy by execution times that tasks report in sketches (section 5 of [DABS]_).
 
     * ROUND ROBIN: tasks get tuples in turn, until each has sent its sketches (`learn`).
     * SEND ALL: the next k tuples go to the k tasks in turn, each with a request to synchronise

@@ -19,7 +19,7 @@ from foretide.grouping.sketch import HashFamily, Sketches
 
 
 class TaskPhase(StrEnum):
-    """The states of a task (Fig. 7b of [DABS-Storm]_)."""
+    """The states of a task (Fig. 7b of [DABS]_)."""
 
     START = "START"
     STABILIZING = "STABILIZING"
@@ -34,7 +34,7 @@ class SyncRequest(NamedTuple):
 
 
 class SyncReply(NamedTuple):
-    """How much longer the task really worked than the scheduler estimated; Δ in [DABS-Storm]_."""
+    """How much longer the task really worked than the scheduler estimated; Δ in [DABS]_."""
 
     task: int
     epoch: int
@@ -44,7 +44,7 @@ class SyncReply(NamedTuple):
 def relative_error(snapshot: NDArray[np.float64], means: NDArray[np.float64]) -> float:
     r"""Return how far mean execution times moved away from a snapshot of them.
 
-    Eq. (14) of [DABS-Storm]_, :math:`\eta = \sum |\Psi - \Omega/\Phi| / \sum \Psi`, with `snapshot` for
+    Eq. (14) of [DABS]_, :math:`\eta = \sum |\Psi - \Omega/\Phi| / \sum \Psi`, with `snapshot` for
     :math:`\Psi` and `means` for :math:`\Omega/\Phi`, both 0 where nothing was counted.
 
     >>> relative_error(np.array([[2.0, 2.0]]), np.array([[2.5, 1.5]]))
@@ -62,7 +62,7 @@ class OsgTask:
     In START it waits for a window of tuples, then takes a snapshot of mean times and moves to STABILIZING. There,
     after each further window, it compares: moved by more than the tolerance, the snapshot is renewed; otherwise
     the sketches go to the scheduler, start again empty, and the task is back in START (section 5.2 of
-    [DABS-Storm]_).
+    [DABS]_).
 
     Parameters
     ----------

@@ -16,7 +16,7 @@ from foretide.grouping.base import Assignment, Grouping
 
 
 class PartialKey(Grouping):
-    """Two choices per key (Nasir et al. 2015): skewed keys spread, and each stays on two replicas at most.
+    """Two choices per key ([Nasir2015]_): skewed keys spread, and each stays on two replicas at most.
 
     The load is what this sender sent so far. The two choices always differ when there are two replicas, and they
     come from a consistent hash, so that rescaling moves few keys.

@@ -56,7 +56,7 @@ def _interleaved(counts: NDArray[np.int64]) -> NDArray[np.int32]:
 
 
 class Ring:
-    """A circle of 2^m identifiers, some of them assigned to tasks (Fig. 4 of [I-DRNN]_).
+    """A circle of 2^m identifiers, some of them assigned to tasks (Fig. 4 of [IDRNN]_).
 
     A tuple of id k belongs to the task of the first assigned identifier at or after k mod 2^m, going clockwise.
     A ring never changes; `rebalanced` gives another.

@@ -24,8 +24,8 @@ _PRIME = int(_kernels.MERSENNE_61)
 class HashFamily:
     r"""The hash functions that sketches share, one per row: ``h(x) = ((a·x + b) mod p) mod columns``.
 
-    Functions of Carter and Wegman over the prime :math:`p = 2^{61} - 1`, their a and b drawn from `seed`. Sketches
-    of equal families can be compared and added.
+    Functions of Carter and Wegman ([Carter1979]_) over the prime :math:`p = 2^{61} - 1`, their a and b drawn from
+    `seed`. Sketches of equal families can be compared and added.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ class HashFamily:
     def for_precision(cls, epsilon: float = 0.05, delta: float = 0.05, seed: int = 0) -> Self:
         r"""Return the family for an error of `epsilon`, missed with a probability of at most `delta`.
 
-        Section 5.1 of [DABS-Storm]_: :math:`r = \lceil \ln(1/\delta) \rceil` rows of
+        Section 5.1 of [DABS]_: :math:`r = \lceil \ln(1/\delta) \rceil` rows of
         :math:`c = \lceil 2.7/\varepsilon \rceil` columns.
         """
         for setting, value in (("epsilon", epsilon), ("delta", delta)):
@@ -95,7 +95,7 @@ def _splitmix(seed: int, count: int) -> list[int]:
 
 
 class CountMin:
-    """A Count-Min sketch (Cormode and Muthukrishnan 2005): sums per key that are never too small.
+    """A Count-Min sketch ([Cormode2005]_): sums per key that are never too small.
 
     Parameters
     ----------
@@ -144,9 +144,9 @@ class Sketches:
     family : HashFamily
         The hash functions of both sketches.
     counts : ndarray
-        Frequencies, Φ in [DABS-Storm]_, as [row, column].
+        Frequencies, Φ in [DABS]_, as [row, column].
     seconds : ndarray
-        Cumulated execution times, Ω in [DABS-Storm]_, as [row, column].
+        Cumulated execution times, Ω in [DABS]_, as [row, column].
     """
 
     family: HashFamily

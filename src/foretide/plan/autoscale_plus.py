@@ -24,8 +24,8 @@ class AutoscalePlus(Autoscale):
 
     Taken literally, Eq. 12-13 are generous: with λ = .3 and a whole core reserved a change asks for 1/.3 = 3.3 times
     the replicas that a core each would need, and a scale-in happens only where even that is fewer than there are. We
-    keep to the letter; a `weight` of 1 sizes changes by reservations alone. The paper's λ lies in [0, 1[; here it may
-    be 1 and not 0, which Eq. 12 would divide by.
+    keep to the letter (ADR 0005); a `weight` of 1 sizes changes by reservations alone. The paper's λ lies in [0, 1[;
+    here it may be 1 and not 0, which Eq. 12 would divide by.
 
     >>> AutoscalePlus().curves
     ('linear', 'logarithmic', 'exponential')

@@ -71,8 +71,8 @@ class Situation:
 class Planner(BaseModel):
     """Turns a situation into a plan.
 
-    A planner is its own settings: parameters are validated fields with descriptions. Most planners keep nothing
-    between two calls; those that do (a knowledge base, the time of the last alarm) say so.
+    A planner is its own settings: parameters are validated fields with descriptions (ADR 0002). Most planners keep
+    nothing between two calls; those that do (a knowledge base, the time of the last alarm) say so.
 
     Class attributes: `name` for the registry and the command line, `summary` in one line, `spec` the SPEC ids it
     implements, `needs_forecast` whether it reads forecasts.

@@ -58,7 +58,7 @@ def queue_load(flow: FlowGraph, queued: Floats, share: Floats) -> Floats:
     r"""Return the queued events that each operator will meet: its own and those on their way from upstream.
 
     P5 Eq. 7 of [PASPS]_, :math:`\hat\lambda^q_i = |q_i| + \sum_p \hat\lambda^q_p \theta_i^p`. Departure: the paper
-    prints :math:`\theta_p`; its prose means the edge's share :math:`\theta_i^p`, which is used here.
+    prints :math:`\theta_p`; its prose means the edge's share :math:`\theta_i^p`, which is used here (ADR 0003).
     """
     return flow.propagate(np.zeros(flow.sources), queued, share)
 

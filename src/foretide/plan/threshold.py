@@ -28,9 +28,9 @@ class _LastNeeded:
 class Threshold(Planner):
     """Give an operator one replica for every so many events that wait before it.
 
-    The lag rule of a KEDA scaler on a message log. More replicas come at once; fewer come only when the operator could
-    have done with fewer for a whole cool-down, so that a queue that empties for a moment costs nothing. The cool-down
-    starts when an operator is first seen.
+    The lag rule of a scaler of [KEDA]_ on a message log. More replicas come at once; fewer come only when the operator
+    could have done with fewer for a whole cool-down, so that a queue that empties for a moment costs nothing. The
+    cool-down starts when an operator is first seen.
 
     It keeps the instants at which operators last needed all they had. A clock that jumps back restarts the cool-down.
 

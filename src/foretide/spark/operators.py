@@ -10,10 +10,14 @@ import importlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from time import perf_counter
 from typing import Any, TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pv
+import pyarrow.parquet as pq
 
 from foretide.spark.errors import OperatorError
 from foretide.topology import DEFAULT_OUTPUT, Operator
@@ -75,7 +79,8 @@ class OperatorRunner:
 
     def __init__(self, spec: OperatorSpec) -> None:
         self.spec, self.id = spec, spec.operator.id
-        function = _resolve(spec.operator)
+        function = _with_tables(_resolve(spec.operator), spec.operator)
+        self._row_seconds: list[float] = []
         mode = spec.operator.mode
         self._call: Callable[[pa.RecordBatch], Outputs] = {
             "arrow": lambda batch: self._collect(function(batch), _from_arrow),
@@ -87,7 +92,7 @@ class OperatorRunner:
     def reset(self) -> None:
         """Start counting anew, for a new task."""
         self.rows_in = self.rows_out = self.failed = 0
-        self.busy_s = 0.0
+        self.busy_s = self._last_s = 0.0
         self.letters: list[DeadLetter] = []
 
     def run(self, batch: pa.RecordBatch) -> Outputs:
@@ -100,10 +105,17 @@ class OperatorRunner:
             raise
         except Exception as error:
             outputs = self._again(batch, error, self.spec.retries)
-        self.busy_s += perf_counter() - started
+        self._last_s = perf_counter() - started
+        self.busy_s += self._last_s
         _keep_event_time(batch, outputs)
         self.rows_out += sum(part.num_rows for parts in outputs.values() for part in parts)
         return outputs
+
+    def row_seconds(self, rows: int) -> list[float]:
+        """Return how long each row of the last batch took: measured for a function of rows, else their mean."""
+        if len(self._row_seconds) == rows:
+            return list(self._row_seconds)
+        return [self._last_s / max(rows, 1)] * rows
 
     def _again(self, batch: pa.RecordBatch, error: Exception, retries: int) -> Outputs:
         """Try a failed batch again, then halve it, until the events at fault stand alone."""
@@ -139,8 +151,13 @@ class OperatorRunner:
         """Apply a function of one row: it gives a row, rows, nothing, or a mapping of outputs to those."""
         rows: dict[str, list[Mapping[str, Any]]] = {}
         many = len(self.spec.operator.outputs) > 1
+        self._row_seconds.clear()
+        before = perf_counter()
         for row in batch.to_pylist():
             result = function(row)
+            now = perf_counter()
+            self._row_seconds.append(now - before)
+            before = now
             if result is None:
                 continue
             parts = result.items() if many and isinstance(result, Mapping) else ((DEFAULT_OUTPUT, result),)
@@ -264,12 +281,44 @@ def _and_event_time(schema: pa.Schema, columns: Iterable[str]) -> pa.Schema:
 
 
 def _keep_event_time(batch: pa.RecordBatch, outputs: Outputs) -> None:
-    """Give the event times of `batch` to outputs that have a row for each of its rows but lack the column."""
+    """Give event times to outputs that lack them: those of `batch` row by row, or else its latest.
+
+    An output with another number of rows is an aggregate or a selection; what completed it is the latest event.
+    """
     if EVENT_TIME_COLUMN not in batch.schema.names:
         return
+    times = batch[EVENT_TIME_COLUMN]
     for parts in outputs.values():
-        if len(parts) == 1 and parts[0].num_rows == batch.num_rows and EVENT_TIME_COLUMN not in parts[0].schema.names:
-            parts[0] = parts[0].append_column(EVENT_TIME_COLUMN, batch[EVENT_TIME_COLUMN])
+        alike = len(parts) == 1 and parts[0].num_rows == batch.num_rows
+        for place, part in enumerate(parts):
+            if EVENT_TIME_COLUMN not in part.schema.names:
+                filled = times if alike else pa.repeat(pc.max(times), part.num_rows)
+                parts[place] = part.append_column(EVENT_TIME_COLUMN, filled)
+
+
+def _with_tables(function: Callable[..., Any], operator: Operator) -> Callable[..., Any]:
+    """Give the function the static tables declared for the operator, each loaded once per worker.
+
+    A table is a path of a Parquet or CSV file, or a function that returns anything.
+    """
+    tables: Mapping[str, Any] = operator.options.get("tables", {})
+    if not tables:
+        return function
+    return partial(function, **{name: _load_table(operator.id, name, table) for name, table in tables.items()})
+
+
+def _load_table(operator: str, name: str, table: Any) -> Any:
+    try:
+        if callable(table):
+            return table()
+        return pv.read_csv(table) if str(table).endswith(".csv") else pq.read_table(table)
+    except Exception as error:
+        raise OperatorError(
+            operator,
+            expected=f"a table {name!r} that workers can load",
+            got=f"{type(error).__name__}: {error}",
+            remedy="give a path that every worker can read, or a function that returns the table",
+        ) from error
 
 
 def _columns(schema: pa.Schema) -> str:

@@ -2,17 +2,18 @@
 
 A stage runs as one Spark job per batch: a first round of tasks reads the stage's inputs, and each exchange adds a
 round. Rows change tasks as Arrow batches packed into binary cells, one per edge and target, so that Spark moves a few
-large values instead of many small rows and every edge can have columns of its own. What is not for another task, namely
-statistics and descriptions of what was written, travels in the same envelope to the driver.
+large values instead of many small rows and every edge can have columns of its own (ADR 0007). What is not for another
+task, namely statistics and descriptions of what was written, travels in the same envelope to the driver.
 """
 
 from __future__ import annotations
 
+import copy
 import json
 import pickle
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -24,6 +25,7 @@ from foretide.spark.errors import OperatorError
 from foretide.spark.operators import EVENT_TIME_COLUMN, OperatorRunner, OperatorSpec, dead_letter_batch
 from foretide.spark.stages import EdgePlan, Stage
 from foretide.spark.statistics import EventTimes
+from foretide.topology import DEFAULT_OUTPUT
 from foretide.transport.contract import OpenSegment, SegmentInfo, SegmentWriter
 
 __all__ = ["ENVELOPE", "RESULT", "BatchOrder", "EdgeWriter", "Program", "Slice", "StageTask", "unpack"]
@@ -32,6 +34,9 @@ ENVELOPE = pa.schema([("target", pa.int32()), ("edge", pa.int32()), ("payload", 
 """The columns in which rows change tasks."""
 
 ENVELOPE_DDL = "target int, edge int, payload binary"
+
+# Executed tuples that a task reports to OSG at most; sketches need no more, and the driver reads them all.
+_REPORTED = 4096
 
 #: The edge number of a result: JSON for the driver.
 RESULT = -1
@@ -110,15 +115,15 @@ class StageTask:
         The pickled `Program`.
     order : BatchOrder
         The batch.
-    frame : bool
-        Whether the input is a user's rows rather than slices or envelopes.
     first : bool
         Whether this is the first round.
+    entry : str, optional
+        The element whose output the rows of the first round are, where Spark has read them.
     """
 
-    def __init__(self, key: str, program: bytes, order: BatchOrder, *, first: bool, frame: bool = False) -> None:
+    def __init__(self, key: str, program: bytes, order: BatchOrder, *, first: bool, entry: str | None = None) -> None:
         self._key, self._program, self._order = key, program, order
-        self._first, self._frame = first, frame
+        self._first, self._entry = first, entry
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Run the task of the partition that Spark calls it for."""
@@ -130,8 +135,8 @@ class StageTask:
         try:
             if not self._first:
                 yield from work.take_envelopes(batches)
-            elif self._frame:
-                work.take_frame(batches)
+            elif self._entry is not None:
+                work.take_frame(self._entry, batches)
             else:
                 for _ in batches:
                     pass
@@ -165,7 +170,9 @@ def _machine(key: str, program: bytes) -> _Machine:
                 got=f"{type(error).__name__}: {error}",
                 remedy="ship the module with spark.submit.pyFiles or SparkContext.addPyFile",
             ) from error
-        runners = {id: OperatorRunner(spec) for id, spec in loaded.operators.items()}
+        runners = {
+            id: OperatorRunner(spec) for id, spec in loaded.operators.items() if spec.operator.mode != "dataframe"
+        }
         edges = {plan.number: plan for plan in (*loaded.stage.inputs, *loaded.stage.edges)}
         _MACHINES[key] = _Machine(loaded, runners, edges)
     return _MACHINES[key]
@@ -183,6 +190,7 @@ class _Work:
         self._crossed: dict[int, int] = defaultdict(int)
         self._waited_s: dict[str, float] = defaultdict(float)
         self._event_times = EventTimes()
+        self._executed: dict[int, tuple[list[int], list[float]]] = defaultdict(lambda: ([], []))
         self._routes = {number: _for_task(route, replica) for number, route in order.routes.items()}
         for runner in machine.runners.values():
             runner.reset()
@@ -195,13 +203,12 @@ class _Work:
                 if part.element in inputs:
                     self._cross(inputs[part.element], batch)
                 else:
-                    self._leave(part.element, "out", batch)
+                    self._leave(part.element, DEFAULT_OUTPUT, batch)
 
-    def take_frame(self, batches: Iterable[pa.RecordBatch]) -> None:
-        """Take rows that Spark read for the stage's only source."""
-        [source] = self._machine.program.stage.sources
+    def take_frame(self, entry: str, batches: Iterable[pa.RecordBatch]) -> None:
+        """Take rows that Spark has read, as the output of the element called `entry`."""
         for batch in batches:
-            self._leave(source.id, "out", batch)
+            self._leave(entry, DEFAULT_OUTPUT, batch)
 
     def take_envelopes(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Unpack the rows that came for this task; results of earlier rounds pass through to the driver."""
@@ -262,7 +269,12 @@ class _Work:
             return
         if self._machine.program.statistics and EVENT_TIME_COLUMN in batch.schema.names:
             self._waited_s[runner.id] += _waited_s(batch)
-        for output, parts in runner.run(batch).items():
+        outputs = runner.run(batch)
+        if plan.edge.grouping.name == "osg" and plan.number in self._exchanged:
+            keys, seconds = self._executed[plan.number]
+            keys.extend(_keys(plan, batch, 0).tolist())
+            seconds.extend(runner.row_seconds(batch.num_rows))
+        for output, parts in outputs.items():
             for part in parts:
                 self._leave(runner.id, output, part)
 
@@ -297,6 +309,9 @@ class _Work:
                 if runner.rows_in
             },
             "edges": self._crossed,
+            "executed": {
+                number: (keys[-_REPORTED:], times[-_REPORTED:]) for number, (keys, times) in self._executed.items()
+            },
             "event_times": self._event_times.to_json(),
             "written": written,
             "dead_letters": _described(dead),
@@ -309,7 +324,7 @@ def _described(info: SegmentInfo | Any | None) -> Any:
 
 def _for_task(route: Grouping, replica: int) -> Grouping:
     """Return a grouping of this task's own; tasks that deal in turn start at different replicas."""
-    own = route.copy()
+    own = copy.deepcopy(route)
     if own.name == "shuffle":
         own.assign(np.zeros(replica % own.replicas, dtype=np.int64))
     return own
@@ -358,6 +373,3 @@ def _envelope(rows: Sequence[tuple[int, int, Any]]) -> pa.RecordBatch:
     cells = [payload if isinstance(payload, bytes) else payload.to_pybytes() for payload in payloads]
     arrays = [pa.array(targets, pa.int32()), pa.array(edges, pa.int32()), pa.array(cells, pa.binary())]
     return pa.RecordBatch.from_arrays(arrays, schema=ENVELOPE)
-
-
-Runner = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]

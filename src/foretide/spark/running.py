@@ -13,12 +13,13 @@ from typing import Any, Self
 from pyspark.sql import SparkSession
 
 from foretide.errors import ConfigError
-from foretide.spark.engine import StageRunner, Workspace
+from foretide.spark.engine import StageRunner
 from foretide.spark.errors import CheckpointError
 from foretide.spark.settings import EngineSettings
 from foretide.spark.sinks import BatchSink
 from foretide.spark.stages import StageGraph, compile_stages
 from foretide.spark.statistics import BatchStatistics, LatencyHistogram, OperatorStatistics
+from foretide.spark.workspace import Workspace
 from foretide.store import RuntimeStore
 from foretide.topology import Topology
 from foretide.topology.dumper import dump_topology
@@ -200,7 +201,7 @@ class RunningTopology:
 
 def _check_workspace(topology: Topology, workspace: Workspace) -> None:
     """Refuse a directory in which another topology ran, and say how they differ."""
-    file = workspace.root / "topology.json"
+    file = workspace.topology
     now = _shape(topology)
     if file.exists():
         before = json.loads(file.read_text(encoding="utf-8"))

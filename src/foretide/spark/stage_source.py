@@ -1,7 +1,7 @@
 """The data source behind a stage: it tells Spark which rows make up the next batch, and nothing else.
 
 Spark keeps the positions in its offset log, replays a batch with the same ones after a failure, and reports how far
-inputs have come. The rows themselves are read by the stage's tasks (see `foretide.spark.inputs`).
+inputs have come. The rows themselves are read by the stage's tasks (see `foretide.spark.inputs` and ADR 0007).
 """
 
 from __future__ import annotations

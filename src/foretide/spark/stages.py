@@ -154,8 +154,8 @@ def compile_stages(topology: Topology) -> StageGraph:
     TopologyError
         When a queued edge would lead a stage back into itself.
     """
-    sinks = {sink.id for sink in topology.sinks}
-    plans = [EdgePlan(number, edge, _link(edge, sinks)) for number, edge in enumerate(topology.edges)]
+    _check_states(topology)
+    plans = [EdgePlan(number, edge, _link(edge, topology)) for number, edge in enumerate(topology.edges)]
     group = _groups(topology, plans)
     members: dict[str, set[str]] = defaultdict(set)
     for id, head in group.items():
@@ -181,12 +181,34 @@ def _keeps_tasks(edge: Edge) -> bool:
     return edge.grouping.name == "shuffle" and not edge.grouping.options.get("exchange", False)
 
 
-def _link(edge: Edge, sinks: set[str]) -> Link:
+def _link(edge: Edge, topology: Topology) -> Link:
+    """Return how rows cross an edge.
+
+    An operator that works on DataFrames heads a stage of its own, since Spark must see its input as a stream: an
+    inline edge into it from another operator becomes a queued one.
+    """
+    sinks = {sink.id for sink in topology.sinks}
+    operators = topology.layout.operator_index
     if edge.transport == "queued":
         return "queued"
     if edge.end in sinks:
         return "sink"
+    if topology.operator(edge.end).mode == "dataframe":
+        return "queued" if edge.start in operators else "chained"
     return "chained" if _keeps_tasks(edge) else "exchanged"
+
+
+def _check_states(topology: Topology) -> None:
+    """Refuse a stateful operator whose state would be lost between batches."""
+    for operator in topology.operators:
+        if operator.stateful and operator.mode != "dataframe":
+            raise TopologyError(
+                f"operator {operator.id!r}",
+                expected="mode='dataframe' for an operator that keeps state, which Spark then keeps",
+                got=f"mode={operator.mode!r}",
+                remedy="write it as a function of a streaming DataFrame (windowed aggregation, transformWithState)",
+                declared=operator.declared,
+            )
 
 
 def _groups(topology: Topology, plans: Iterable[EdgePlan]) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """What the user declares: operators, the streams between them, and their bounds. No Spark here."""
 
 from foretide.topology.builder import Flow, Stream, flow
+from foretide.topology.dumper import dump_topology, dump_yaml
 from foretide.topology.elements import (
     DEFAULT_OUTPUT,
     GROUPING_RULES,
@@ -17,6 +18,7 @@ from foretide.topology.elements import (
 )
 from foretide.topology.flow import FlowGraph
 from foretide.topology.graph import Topology
+from foretide.topology.loader import load_topology
 
 __all__ = [
     "DEFAULT_OUTPUT",
@@ -35,5 +37,8 @@ __all__ = [
     "Stream",
     "Topology",
     "Transport",
+    "dump_topology",
+    "dump_yaml",
     "flow",
+    "load_topology",
 ]

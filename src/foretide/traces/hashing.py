@@ -1,6 +1,6 @@
 """Randomness by counting: the same event always draws the same numbers, in any order and any chunk.
 
-The generator is SplitMix64 (Steele, Lea and Flood, OOPSLA 2014) used as a hash: its output function is applied to
+The generator is SplitMix64 ([Steele2014]_) used as a hash: its output function is applied to
 the event's id, mixed with the seed and a *lane*, one lane for each number an event needs.
 """
 

@@ -10,6 +10,7 @@ from foretide.control import ControlLoop, Decision, Failure, FluidSystem, LoopSe
 from foretide.errors import ConfigError, MetricsError, NotReadyError
 from foretide.forecast import Basic
 from foretide.plan import PaSps
+from foretide.records import Term
 from foretide.topology import Topology, flow
 
 
@@ -93,15 +94,10 @@ def test_a_cycle_without_a_plan_explains_nothing() -> None:
 def test_what_is_not_known_is_none_in_data() -> None:
     decision = decided()
     assert decision.plan is not None
-    unknown = decision.plan.revised(decision.plan.replicas, _term_of_nan(), "not measured yet")
+    term = Term("et", "execution time", "measured", np.full(3, np.nan), "s")
+    unknown = decision.plan.revised(decision.plan.replicas, term, "not measured yet")
     (why,) = Decision(cycle=1, at_s=30.0, window=decision.window, plan=unknown).explain("O1")
     assert why.to_data()["steps"][-1]["value"] is None
     assert why.notes[-1] == "not measured yet"
     assert "  note: not measured yet" in str(why)
     assert "(not acted upon)" in str(why)
-
-
-def _term_of_nan() -> object:
-    from foretide.records import Term
-
-    return Term("et", "execution time", "measured", np.full(3, np.nan), "s")

@@ -166,5 +166,5 @@ def test_forecasters_by_name() -> None:
     assert FORECASTERS["lr"] is Lr
     with pytest.raises(ConfigError, match=r"forecaster'.*did you mean 'basic'\?"):
         make_forecaster("basik")
-    with pytest.raises(ConfigError, match=r"setting 'forecaster.lr.window': expected greater than or equal to 1, got 0"):
+    with pytest.raises(ConfigError, match=r"'forecaster.lr.window': expected greater than or equal to 1, got 0"):
         make_forecaster("lr", window=0)

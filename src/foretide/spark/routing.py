@@ -1,0 +1,90 @@
+"""The groupings of a stage's exchanges, from batch to batch: they follow slots, options, and what tasks report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from foretide.grouping import Grouping, LoadAware, Osg, OsgTask, make_grouping, utilisation
+from foretide.spark.stages import EdgePlan, Stage
+from foretide.spark.statistics import BatchStatistics
+from foretide.store import RuntimeConfig
+
+__all__ = ["Router"]
+
+# Options of an edge that say how it is compiled, not how it routes.
+_COMPILER_OPTIONS = ("exchange",)
+# Tuples that a task of OSG executes before it compares sketches: batches are short, so it must learn from few.
+_OSG_WINDOW = 64
+
+
+class Router:
+    """Keeps one grouping per exchange.
+
+    Parameters
+    ----------
+    stage : Stage
+        Whose exchanges.
+    """
+
+    def __init__(self, stage: Stage) -> None:
+        self._plans = {plan.number: plan for plan in stage.exchanges}
+        self._groupings: dict[int, Grouping] = {}
+        self._options: dict[int, Mapping[str, Any]] = {}
+        self._tasks: dict[int, dict[int, OsgTask]] = {}
+
+    def routes(self, tasks: int, config: RuntimeConfig) -> dict[int, Grouping]:
+        """Return the grouping of every exchange for a batch of so many tasks, under the options in force."""
+        return {number: self._route(plan, tasks, config) for number, plan in self._plans.items()}
+
+    def learn(self, results: Iterable[Mapping[str, Any]], batch: BatchStatistics) -> None:
+        """Let groupings that go by load learn from what the tasks of a batch report."""
+        for number, grouping in self._groupings.items():
+            if isinstance(grouping, LoadAware):
+                self._groupings[number] = self._balanced(grouping, self._plans[number], batch)
+            elif isinstance(grouping, Osg):
+                self._teach(number, grouping, results)
+
+    def _route(self, plan: EdgePlan, tasks: int, config: RuntimeConfig) -> Grouping:
+        spec = plan.edge.grouping
+        options = {name: value for name, value in spec.options.items() if name not in _COMPILER_OPTIONS}
+        options |= config.groupings.get(plan.name, {})
+        known = self._groupings.get(plan.number)
+        if known is None or options != self._options.get(plan.number):
+            # Weights name replicas one by one, so those that do not match the slots now in force do not apply.
+            fitting = {n: v for n, v in options.items() if n != "weights" or len(v) == tasks}
+            self._options[plan.number] = options if fitting == options else {}
+            known = make_grouping(spec.name, tasks, **fitting)
+        elif known.replicas != tasks:
+            known = known.rescale(tasks)
+            self._tasks[plan.number] = {
+                task: state for task, state in self._tasks.get(plan.number, {}).items() if task < tasks
+            }
+        self._groupings[plan.number] = known
+        return known
+
+    def _balanced(self, grouping: LoadAware, plan: EdgePlan, batch: BatchStatistics) -> LoadAware:
+        """Return the grouping with the utilisations of the last batch (SPEC P3 Eq. 1)."""
+        parts = [batch.operators.get((plan.edge.end, replica)) for replica in range(grouping.replicas)]
+        rows = np.array([0 if part is None else part.rows_in for part in parts], dtype=np.float64)
+        busy_s = sum(part.busy_s for part in parts if part is not None)
+        if not rows.sum() or not busy_s or batch.duration_s <= 0:
+            return grouping
+        execution_s = busy_s / rows.sum()
+        measured = np.minimum(utilisation(rows, execution_s, batch.duration_s), 1.0)
+        return grouping.with_utilisation(measured, execution_s=execution_s)
+
+    def _teach(self, number: int, grouping: Osg, results: Iterable[Mapping[str, Any]]) -> None:
+        """Let the tasks of OSG take note of what they executed, and hand on the sketches of those that are stable."""
+        tasks = self._tasks.setdefault(number, {})
+        for result in results:
+            keys, seconds = result["executed"].get(str(number), ((), ()))
+            replica = result["replica"]
+            if len(keys) == 0 or replica >= grouping.replicas:
+                continue
+            task = tasks.setdefault(replica, OsgTask(replica, grouping.family, window=_OSG_WINDOW))
+            sketches = task.executed_many(np.array(keys, dtype=np.int64), np.array(seconds, dtype=np.float64))
+            if sketches is not None:
+                grouping.learn(replica, sketches)

@@ -1,0 +1,165 @@
+"""What every pair of a metric source and an actuator promises, whatever runs behind them.
+
+A system joins by adding a function that returns a `RunningSystem` to `SYSTEMS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from foretide.clock import ManualClock
+from foretide.control import Actuator, FluidSystem, MetricSource, Monitor
+from foretide.control.settings import LoopSettings
+from foretide.errors import ActuatorError
+from foretide.records import Layout, Measurement, Plan
+from foretide.topology import Topology, flow
+
+
+def small_topology() -> Topology:
+    """Return in -> O1 -> (news: O2, rest: O3) -> O4, 1 to 4 replicas each; 100 events/s are meant to arrive."""
+    job = flow("small")
+    first = job.source("in").operator(
+        "O1", outputs=("news", "rest"), selectivity={"news": 0.7, "rest": 0.3}, execution_s=0.004, replicas=(1, 4)
+    )
+    news = first["news"].operator("O2", execution_s=0.002, replicas=(1, 4))
+    rest = first["rest"].operator("O3", execution_s=0.002, replicas=(1, 4))
+    job.operator("O4", inputs=[news, rest], execution_s=0.001, replicas=(1, 4))
+    return job.build()
+
+
+@dataclass(frozen=True)
+class RunningSystem:
+    """A running system as the contract sees it.
+
+    `advance` lets so many seconds pass. `settles_s` is how long after a plan its replicas are active at the latest.
+    """
+
+    topology: Topology
+    metrics: MetricSource
+    actuator: Actuator
+    advance: Callable[[float], None]
+    settles_s: float
+
+
+def fluid_system() -> RunningSystem:
+    topology, clock = small_topology(), ManualClock(1000.0)
+    system = FluidSystem(topology, [100.0], clock=clock)
+    return RunningSystem(topology, system, system, clock.sleep_s, settles_s=1.0)
+
+
+def slow_fluid_system() -> RunningSystem:
+    topology, clock = small_topology(), ManualClock(1000.0)
+    system = FluidSystem(topology, [100.0], clock=clock, step_s=2.5, activation_s=5.0)
+    return RunningSystem(topology, system, system, clock.sleep_s, settles_s=10.0)
+
+
+SYSTEMS = [
+    pytest.param(fluid_system, id="fluid"),
+    pytest.param(slow_fluid_system, id="fluid, slow to activate"),
+]
+
+
+@pytest.fixture(params=SYSTEMS)
+def running(request: pytest.FixtureRequest) -> RunningSystem:
+    system: RunningSystem = request.param()
+    return system
+
+
+def plan_for(running: RunningSystem, replicas: Sequence[int], layout: Layout | None = None) -> Plan:
+    layout = layout or running.topology.layout
+    return Plan(layout=layout, planner="contract", made_at_s=0.0, replicas=np.array(replicas))
+
+
+def collected(running: RunningSystem, times: int, seconds: float) -> list[Measurement]:
+    found: list[Measurement] = []
+    for _ in range(times):
+        running.advance(seconds)
+        found.extend(running.metrics.collect())
+    return found
+
+
+def test_measurements_come_in_order_and_do_not_overlap(running: RunningSystem) -> None:
+    found = collected(running, times=4, seconds=10.0)
+    assert found, "40 seconds are enough to measure something"
+    for before, after in pairwise(found):
+        assert after.ended_at_s - after.duration_s >= before.ended_at_s - 1e-6
+
+
+def test_measurements_fit_the_layout(running: RunningSystem) -> None:
+    found = collected(running, times=2, seconds=10.0)
+    assert {measurement.layout for measurement in found} == {running.topology.layout}
+    Monitor(running.topology, LoopSettings()).add(found)
+
+
+def test_measurements_are_not_returned_twice(running: RunningSystem) -> None:
+    found = collected(running, times=3, seconds=10.0)
+    assert len({measurement.ended_at_s for measurement in found}) == len(found)
+    assert not running.metrics.collect(), "no time has passed"
+
+
+def test_measurements_tell_what_flows(running: RunningSystem) -> None:
+    found = collected(running, times=6, seconds=10.0)
+    covered_s = sum(measurement.duration_s for measurement in found)
+    assert 0.8 * 60.0 <= covered_s <= 60.0 + 1e-6
+    assert sum(measurement.arrived[0] for measurement in found) == pytest.approx(100.0 * covered_s, rel=0.2)
+    processed = sum(measurement.processed for measurement in found)
+    busy_s = sum(measurement.busy_s for measurement in found)
+    assert (processed > 0).all() and (busy_s > 0).all()
+    passed = sum(measurement.passed for measurement in found)
+    index = running.topology.layout.edge_index
+    assert passed[index[("O1", "news", "O2")]] == pytest.approx(0.7 * processed[0], rel=0.1)
+
+
+def test_replicas_start_at_the_initial_number(running: RunningSystem) -> None:
+    found = collected(running, times=1, seconds=10.0)
+    assert found[0].replicas.tolist() == running.topology.initial_replicas.tolist()
+
+
+def test_apply_says_what_is_requested_and_keeps_the_bounds(running: RunningSystem) -> None:
+    requested = running.actuator.apply(plan_for(running, [2, 3, 1, 1]))
+    assert requested.tolist() == [2, 3, 1, 1]
+    beyond = running.actuator.apply(plan_for(running, [99, 1, 1, 1]))
+    assert (beyond <= running.topology.maximum_replicas).all()
+    assert (beyond >= running.topology.minimum_replicas).all()
+
+
+def test_apply_takes_effect_in_later_measurements(running: RunningSystem) -> None:
+    collected(running, times=1, seconds=10.0)
+    for replicas in ([3, 2, 1, 2], [1, 1, 2, 1]):
+        running.actuator.apply(plan_for(running, replicas))
+        collected(running, times=1, seconds=running.settles_s + 5.0)
+        later = collected(running, times=1, seconds=10.0)
+        assert {tuple(measurement.replicas.tolist()) for measurement in later} == {tuple(replicas)}
+
+
+def test_applying_a_plan_twice_is_harmless(running: RunningSystem) -> None:
+    plan = plan_for(running, [2, 2, 2, 2])
+    first = running.actuator.apply(plan)
+    assert running.actuator.apply(plan).tolist() == first.tolist()
+    collected(running, times=1, seconds=running.settles_s + 5.0)
+    assert running.actuator.apply(plan).tolist() == first.tolist()
+    later = collected(running, times=1, seconds=10.0)
+    assert {tuple(measurement.replicas.tolist()) for measurement in later} == {(2, 2, 2, 2)}
+
+
+def test_nothing_is_lost_by_a_change(running: RunningSystem) -> None:
+    found = collected(running, times=2, seconds=10.0)
+    for replicas in ([4, 4, 4, 4], [1, 1, 1, 1], [2, 1, 2, 1]):
+        running.actuator.apply(plan_for(running, replicas))
+        found.extend(collected(running, times=2, seconds=10.0))
+    received = sum(running.topology.flow.received(measurement.passed) for measurement in found)
+    processed = sum(measurement.processed for measurement in found)
+    assert processed + found[-1].queued == pytest.approx(received, rel=1e-6)
+
+
+def test_a_plan_for_another_topology_is_refused_and_changes_nothing(running: RunningSystem) -> None:
+    other = Layout(("in",), ("A", "B", "C", "D"), ())
+    with pytest.raises(ActuatorError, match="expected a plan for topology"):
+        running.actuator.apply(plan_for(running, [2, 2, 2, 2], other))
+    later = collected(running, times=2, seconds=running.settles_s + 5.0)
+    assert later[-1].replicas.tolist() == running.topology.initial_replicas.tolist()
