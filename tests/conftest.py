@@ -8,10 +8,16 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pytest
+from hypothesis import HealthCheck, settings
 
 from foretide.plan.base import Situation
 from foretide.records import CpuUse, Floats, Forecast, Layout, Window
 from foretide.topology import Topology, flow
+
+# No test may fail because the machine is busy, and a run is to be repeatable; `--hypothesis-profile=explore` draws anew.
+settings.register_profile("foretide", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("explore", deadline=None, max_examples=1000, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("foretide")
 
 Amounts: TypeAlias = float | npt.ArrayLike | Mapping[str, float]
 Rates: TypeAlias = float | Sequence[float]

@@ -49,6 +49,8 @@ def test_p8_latency_mean_and_percentiles() -> None:
 def test_p8_latency_percentile_at_the_very_share() -> None:
     # Exactly 95 of 100 at 1 s: the smallest latency that 95 % do not exceed is 1 s.
     assert metrics.latency_summary([1.0, 5.0], weights=[95, 5]).p95_s == 1.0
+    # 19 of 20 equal weights add up to a hair less than 95 %, which is rounding.
+    assert metrics.latency_summary(np.arange(1.0, 21.0), weights=np.full(20, 0.3)).p95_s == 19.0
     assert metrics.latency_summary(np.arange(1.0, 101.0)) == metrics.LatencySummary(50.5, 95.0, 99.0)
 
 

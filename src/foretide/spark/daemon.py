@@ -11,9 +11,10 @@ import importlib
 import os
 import sys
 
-__all__ = ["PRELOAD_VARIABLE", "preload"]
+from foretide.spark.session import PRELOAD_VARIABLE
 
-PRELOAD_VARIABLE = "FORETIDE_PRELOAD"
+__all__ = ["preload"]
+
 _ALWAYS = ("numpy", "pyarrow", "pyarrow.compute", "pyarrow.ipc", "pandas", "pyspark.worker", "foretide.spark.program")
 
 

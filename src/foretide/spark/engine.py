@@ -68,7 +68,7 @@ class StageRunner:
             if plan.link == "queued"
         }
         self._dead_letters = ArrowLog(workspace.dead_letters, edge="dead letters", settings=log_settings)
-        self.sinks: dict[str, BatchSink] = {sink.id: open_sink(sink) for sink in stage.sinks}
+        self.sinks: dict[str, BatchSink] = {sink.id: open_sink(sink, workspace.run_id()) for sink in stage.sinks}
         self._sink_edges = {
             plan.number: plan.edge.end for plan in (*stage.inputs, *stage.edges) if plan.edge.end in self.sinks
         }
@@ -176,7 +176,9 @@ class StageRunner:
             dead_letters=None if letters is None else letters.segment_writer(DEAD_LETTERS),
         )
 
-    def _execute(self, order: BatchOrder, first: FirstRound) -> tuple[list[dict[str, Any]], dict[int, pa.Table]]:
+    def _execute(
+        self, order: BatchOrder, first: FirstRound
+    ) -> tuple[list[dict[str, Any]], dict[int, list[pa.RecordBatch]]]:
         """Run the job of a batch; return what tasks report, and the rows collected by edge."""
         task = StageTask(self._key, self._program, order, first=True, entry=first.entry)
         rows = first.frame.mapInArrow(task, ENVELOPE_DDL)
@@ -194,21 +196,20 @@ class StageRunner:
                 results.append(json.loads(payload.as_buffer().to_pybytes()))
             else:
                 collected.setdefault(edge, []).extend(unpack(payload.as_buffer()))
-        return results, {edge: pa.Table.from_batches(batches) for edge, batches in collected.items()}
+        return results, collected
 
     def _commit(
         self,
         batch_id: int,
         results: Sequence[Mapping[str, Any]],
-        collected: Mapping[int, pa.Table],
+        collected: Mapping[int, Sequence[pa.RecordBatch]],
         writers: Mapping[int, BatchWriter],
         letters: BatchWriter | None,
     ) -> None:
         written: dict[int, list[Any]] = {}
         for result in results:
-            for number, info in result["written"].items():
-                if info is not None:
-                    written.setdefault(int(number), []).append(info)
+            for number, infos in result["written"].items():
+                written.setdefault(int(number), []).extend(info for info in infos if info is not None)
         dead = [SegmentInfo.from_json(result["dead_letters"]) for result in results if result["dead_letters"]]
         if letters is not None and dead:
             letters.commit(dead)
@@ -216,9 +217,9 @@ class StageRunner:
             writer.commit([SegmentInfo.from_json(info) for info in written.get(number, [])])
         for id, sink in self.sinks.items():
             edges = [number for number, end in self._sink_edges.items() if end == id]
-            tables = [collected[number] for number in edges if number in collected]
+            batches = [batch for number in edges for batch in collected.get(number, ())]
             files = [info for number in edges for info in written.get(number, [])]
-            sink.commit(batch_id, files, pa.concat_tables(tables, promote_options="default") if tables else None)
+            sink.commit(batch_id, files, _joined(id, batches) if batches else None)
 
     def _account(self, batch: BatchStatistics, results: Sequence[Mapping[str, Any]]) -> None:
         batch.take(results, time.time())
@@ -255,6 +256,19 @@ def _without_connectors(stage: Stage) -> Stage:
     sources = tuple(replace(source, connector=type(source.connector)()) for source in stage.sources)
     sinks = tuple(replace(sink, connector=type(sink.connector)()) for sink in stage.sinks)
     return replace(stage, sources=sources, sinks=sinks)
+
+
+def _joined(sink: str, batches: Sequence[pa.RecordBatch]) -> pa.Table:
+    """Return the rows that reached a sink as one table, with the columns of all of them."""
+    try:
+        return pa.concat_tables([pa.Table.from_batches([batch]) for batch in batches], promote_options="permissive")
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise OperatorError(
+            sink,
+            expected="columns that have one type in all rows that reach it",
+            got=error,
+            remedy="declare schema= for the operators before it",
+        ) from error
 
 
 def _plain(error: Exception) -> Exception:

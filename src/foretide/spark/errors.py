@@ -16,7 +16,8 @@ class OperatorError(ForetideError, TypeError):
     """
 
     def __init__(self, operator: str, *, expected: str, got: object, remedy: str) -> None:
-        self.operator, self.expected, self.got, self.remedy = operator, expected, str(got), remedy
+        # One line, so that it can be told from the lines of a stack trace around it.
+        self.operator, self.expected, self.got, self.remedy = operator, expected, " ".join(str(got).split()), remedy
         super().__init__(f"operator {operator!r}: expected {expected}, got {self.got}; {remedy}")
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from foretide.spark.stages import EdgePlan, Stage, compile_stages
+from foretide.spark.stages import EdgePlan, Stage, StageGraph, compile_stages
 from foretide.topology import Edge, Topology
 
 __all__ = ["EdgeView", "Explanation", "RoundView", "StageView", "explain"]
@@ -23,7 +23,7 @@ _REASONS = {
     "dynamic": "the shares of tasks are set while it runs",
     "osg": "rows go where the cost of their {fields} weighs least",
 }
-_STAYS = "a shuffle only spreads load: rows stay in their task"
+_STAYS = "it only spreads load: rows stay put"
 _SINKS = {
     "none": "tasks count the rows and drop them",
     "parquet": "tasks write files, the driver puts them in place",
@@ -41,6 +41,8 @@ class EdgeView:
     ----------
     edge, grouping : str
         The edge and its grouping as the user wrote them.
+    start, end : str
+        The elements at its ends.
     link : str
         ``chained``, ``exchanged``, ``queued`` or ``sink``, see `foretide.spark.stages.Link`.
     exchanged : bool
@@ -50,6 +52,8 @@ class EdgeView:
     """
 
     edge: str
+    start: str
+    end: str
     grouping: str
     link: str
     exchanged: bool
@@ -104,7 +108,7 @@ class StageView:
 
 @dataclass(frozen=True)
 class Explanation:
-    """All stages of a topology, and what is missing to run it."""
+    """All stages of a topology, and the operators whose function is missing."""
 
     topology: str
     stages: tuple[StageView, ...]
@@ -145,16 +149,19 @@ def explain(topology: Topology, *, tasks_per_slot: int = 1) -> Explanation:
         When the topology cannot be cut into stages.
     """
     graph = compile_stages(topology)
-    kinds = {sink.id: sink.connector.kind for sink in topology.sinks}
-    stages = tuple(_stage_view(stage, kinds, tasks_per_slot) for stage in graph.stages)
-    queued = tuple(_edge_view(plan, kinds) for plan in graph.queued)
-    missing = tuple(
-        f"operator {operator.id!r} has no function" for operator in topology.operators if operator.function is None
-    )
+    changing = {plan.number for stage in graph.stages for plan in stage.exchanges}
+    edges = {plan.number: _edge_view(plan, plan.number in changing, topology) for plan in _plans(graph)}
+    stages = tuple(_stage_view(stage, edges, tasks_per_slot) for stage in graph.stages)
+    queued = tuple(edges[plan.number] for plan in graph.queued)
+    missing = tuple(operator.id for operator in topology.operators if operator.function is None)
     return Explanation(topology.name, stages, queued, missing)
 
 
-def _stage_view(stage: Stage, kinds: Mapping[str, str], tasks_per_slot: int) -> StageView:
+def _plans(graph: StageGraph) -> Iterable[EdgePlan]:
+    return (plan for stage in graph.stages for plan in stage.edges)
+
+
+def _stage_view(stage: Stage, edges: Mapping[int, EdgeView], tasks_per_slot: int) -> StageView:
     replicas = {operator.id: operator.replicas.initial for operator in stage.operators}
     slots = stage.slots(replicas)
     return StageView(
@@ -164,7 +171,7 @@ def _stage_view(stage: Stage, kinds: Mapping[str, str], tasks_per_slot: int) -> 
         replicas,
         stage.chains,
         _rounds(stage),
-        tuple(_edge_view(plan, kinds) for plan in stage.edges),
+        tuple(edges[plan.number] for plan in stage.edges),
         reads=tuple(str(plan.edge) for plan in stage.inputs),
         writes=tuple(str(plan.edge) for plan in stage.edges if plan.link == "queued"),
         slots=slots,
@@ -172,22 +179,25 @@ def _stage_view(stage: Stage, kinds: Mapping[str, str], tasks_per_slot: int) -> 
     )
 
 
-def _edge_view(plan: EdgePlan, kinds: Mapping[str, str]) -> EdgeView:
+def _edge_view(plan: EdgePlan, exchanged: bool, topology: Topology) -> EdgeView:
     edge = plan.edge
-    moves = edge.grouping.name != "shuffle" or bool(edge.grouping.options.get("exchange", False))
-    exchanged = plan.link == "exchanged" or (plan.link == "queued" and moves)
-    return EdgeView(str(edge), str(edge.grouping), plan.link, exchanged, _why(plan, exchanged, kinds))
+    why = _why(plan, exchanged, topology)
+    return EdgeView(str(edge), edge.start, edge.end, str(edge.grouping), plan.link, exchanged, why)
 
 
-def _why(plan: EdgePlan, exchanged: bool, kinds: Mapping[str, str]) -> str:
-    reason = _reason(plan.edge)
+def _why(plan: EdgePlan, exchanged: bool, topology: Topology) -> str:
+    sinks = {sink.id: sink.connector.kind for sink in topology.sinks}
+    end = plan.edge.end
     if plan.link == "sink":
-        kind = kinds.get(plan.edge.end, "none")
-        return _SINKS.get(kind, f"a sink of kind {kind!r}")
+        return _SINKS.get(sinks[end], f"a sink of kind {sinks[end]!r}")
+    if end not in sinks and topology.operator(end).mode == "dataframe":
+        return f"{end} works on DataFrames: Spark reads the rows for it" + (
+            ", from a log" if plan.link == "queued" else ""
+        )
     if plan.link == "queued":
-        read = f"exchanged when read: {reason}" if exchanged else "dealt out evenly when read"
+        read = f"exchanged when read: {_reason(plan.edge)}" if exchanged else "dealt out evenly when read"
         return f"a durable log between two stages, {read}"
-    return reason if exchanged else _STAYS
+    return _reason(plan.edge) if exchanged else _STAYS
 
 
 def _reason(edge: Edge) -> str:

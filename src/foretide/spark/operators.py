@@ -20,7 +20,7 @@ import pyarrow.csv as pv
 import pyarrow.parquet as pq
 
 from foretide.spark.errors import OperatorError
-from foretide.topology import DEFAULT_OUTPUT, Operator
+from foretide.topology import Operator
 from foretide.traces.replay import EVENT_TIME
 
 __all__ = ["DEAD_LETTERS", "DeadLetter", "OperatorRunner", "OperatorSpec", "Outputs", "dead_letter_batch"]
@@ -108,6 +108,7 @@ class OperatorRunner:
         self._last_s = perf_counter() - started
         self.busy_s += self._last_s
         _keep_event_time(batch, outputs)
+        _keep_types(batch, outputs)
         self.rows_out += sum(part.num_rows for parts in outputs.values() for part in parts)
         return outputs
 
@@ -137,7 +138,7 @@ class OperatorRunner:
             except OperatorError:
                 raise
             except Exception as latest:
-                outputs = self._again(part, latest, retries if part.num_rows == 1 else 0)
+                outputs = self._again(part, latest, self.spec.retries if part.num_rows == 1 else 0)
             for name, batches in outputs.items():
                 merged.setdefault(name, []).extend(batches)
         return merged
@@ -160,10 +161,25 @@ class OperatorRunner:
             before = now
             if result is None:
                 continue
-            parts = result.items() if many and isinstance(result, Mapping) else ((DEFAULT_OUTPUT, result),)
+            parts = (
+                result.items() if many and isinstance(result, Mapping) else ((self.spec.operator.outputs[0], result),)
+            )
             for name, part in parts:
-                rows.setdefault(name, []).extend(_each_row(part, row))
+                rows.setdefault(name, []).extend(self._each_row(name, part, row))
         return self._collect(rows, _from_rows)
+
+    def _each_row(self, name: str, part: Any, parent: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+        """Yield the rows that came of `parent`, which pass on its event time unless they set their own."""
+        rows = (part,) if isinstance(part, Mapping) else () if part is None else part
+        if not isinstance(rows, Iterable):
+            raise self._misfit(name, f"{type(part).__name__} instead of a row")
+        for row in rows:
+            if not isinstance(row, Mapping):
+                raise self._misfit(name, f"{type(row).__name__} instead of a row")
+            if EVENT_TIME_COLUMN in parent and EVENT_TIME_COLUMN not in row:
+                yield {**row, EVENT_TIME_COLUMN: parent[EVENT_TIME_COLUMN]}
+            else:
+                yield row
 
     def _collect(self, result: Any, convert: Callable[[Any, pa.Schema | None], list[pa.RecordBatch]]) -> Outputs:
         if result is None:
@@ -244,16 +260,6 @@ def _resolve(operator: Operator) -> Callable[..., Any]:
     return found
 
 
-def _each_row(part: Any, parent: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield the rows that came of `parent`, which pass on its event time unless they set their own."""
-    rows: Iterable[Mapping[str, Any]] = (part,) if isinstance(part, Mapping) else part or ()
-    for row in rows:
-        if EVENT_TIME_COLUMN in parent and EVENT_TIME_COLUMN not in row:
-            yield {**row, EVENT_TIME_COLUMN: parent[EVENT_TIME_COLUMN]}
-        else:
-            yield row
-
-
 def _from_arrow(part: Any, schema: pa.Schema | None) -> list[pa.RecordBatch]:
     return [part] if isinstance(part, pa.RecordBatch) else list(part.to_batches())
 
@@ -265,11 +271,14 @@ def _from_pandas(part: Any, schema: pa.Schema | None) -> list[pa.RecordBatch]:
 
 def _from_rows(part: Any, schema: pa.Schema | None) -> list[pa.RecordBatch]:
     if schema is None or not part:
-        return [pa.RecordBatch.from_pylist(part, schema=schema)]
+        # Arrow would take the columns of the first row for those of all.
+        names = dict.fromkeys(name for row in part for name in row)
+        columns = {name: [row.get(name) for row in part] for name in names}
+        return [pa.RecordBatch.from_pydict(columns, schema=schema)] if part else []
     columns = _and_event_time(schema, part[0])
     for row in part:
-        if not row.keys() >= set(schema.names):
-            raise KeyError(f"a row with columns {list(row)}")
+        if missing := [name for name in schema.names if name not in row]:
+            raise KeyError(f"a row with columns {list(row)} without {missing}")
     return [pa.RecordBatch.from_pylist(part, schema=columns)]
 
 
@@ -294,6 +303,17 @@ def _keep_event_time(batch: pa.RecordBatch, outputs: Outputs) -> None:
             if EVENT_TIME_COLUMN not in part.schema.names:
                 filled = times if alike else pa.repeat(pc.max(times), part.num_rows)
                 parts[place] = part.append_column(EVENT_TIME_COLUMN, filled)
+
+
+def _keep_types(batch: pa.RecordBatch, outputs: Outputs) -> None:
+    """Give a column without any value the type that it has in `batch`: nothing else tells what it is."""
+    known = {field.name: field.type for field in batch.schema}
+    for parts in outputs.values():
+        for place, part in enumerate(parts):
+            for column, field in enumerate(part.schema):
+                if pa.types.is_null(field.type) and field.name in known:
+                    empty = pa.nulls(part.num_rows, known[field.name])
+                    parts[place] = parts[place].set_column(column, field.name, empty)
 
 
 def _with_tables(function: Callable[..., Any], operator: Operator) -> Callable[..., Any]:

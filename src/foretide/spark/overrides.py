@@ -1,4 +1,4 @@
-"""Changing a topology from the command line: initial replicas, and what its traces replay. No Spark session is needed."""
+"""Changing a topology from the command line: initial replicas, and what its traces replay. Starts no Spark."""
 
 from __future__ import annotations
 
@@ -64,9 +64,7 @@ def parse_replicas(text: str | None) -> dict[str, int]:
             continue
         operator, equals, number = (piece.strip() for piece in part.partition("="))
         if not (operator and equals and number.isdecimal()):
-            raise ConfigError(
-                "--replicas", expected=f"operator=number, such as {_EXAMPLE}", got=repr(part.strip())
-            )
+            raise ConfigError("--replicas", expected=f"operator=number, such as {_EXAMPLE}", got=repr(part.strip()))
         if operator in replicas:
             raise ConfigError("--replicas", expected=f"{operator!r} once", got="twice", remedy="leave one out")
         replicas[operator] = int(number)

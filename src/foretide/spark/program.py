@@ -20,7 +20,8 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from foretide.grouping import Grouping, hash_columns
+from foretide.errors import ConfigError
+from foretide.grouping import Assignment, Grouping, hash_columns
 from foretide.spark.errors import OperatorError
 from foretide.spark.operators import EVENT_TIME_COLUMN, OperatorRunner, OperatorSpec, dead_letter_batch
 from foretide.spark.stages import EdgePlan, Stage
@@ -130,7 +131,10 @@ class StageTask:
         from pyspark import TaskContext
 
         context = TaskContext.get()
-        replica = context.partitionId() if context is not None else 0
+        return self.run(context.partitionId() if context is not None else 0, batches)
+
+    def run(self, replica: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Run the task of one replica: take what came for it, yield what is for others and for the driver."""
         work = _Work(_machine(self._key, self._program), self._order, replica)
         try:
             if not self._first:
@@ -186,12 +190,14 @@ class _Work:
         self._outgoing = machine.program.stage.outgoing
         self._exchanged = {plan.number for plan in machine.program.stage.exchanges}
         self._parcels: dict[tuple[int, int], list[pa.RecordBatch]] = defaultdict(list)
-        self._writers: dict[int, OpenSegment] = {}
+        self._writers: dict[tuple[int, pa.Schema], OpenSegment] = {}
+        self._sinks = {sink.id for sink in machine.program.stage.sinks}
         self._crossed: dict[int, int] = defaultdict(int)
         self._waited_s: dict[str, float] = defaultdict(float)
         self._event_times = EventTimes()
         self._executed: dict[int, tuple[list[int], list[float]]] = defaultdict(lambda: ([], []))
         self._routes = {number: _for_task(route, replica) for number, route in order.routes.items()}
+        self._first_id = _first_id(order.batch_id, replica)
         for runner in machine.runners.values():
             runner.reset()
 
@@ -222,10 +228,16 @@ class _Work:
 
     def finish(self) -> Iterator[pa.RecordBatch]:
         """Yield what is for other tasks and for the driver."""
-        parcels = [(target, number, _pack(rows)) for (number, target), rows in self._parcels.items()]
+        parcels = [
+            (target, number, _pack(alike))
+            for (number, target), rows in self._parcels.items()
+            for alike in _by_schema(rows)
+        ]
         if parcels:
             yield _envelope(parcels)
-        written = {number: _described(writer.close()) for number, writer in self._writers.items()}
+        written: dict[int, list[Any]] = defaultdict(list)
+        for (number, _), writer in self._writers.items():
+            written[number].append(_described(writer.close()))
         self._writers.clear()
         yield _envelope([(0, RESULT, json.dumps(self._result(written)).encode())])
 
@@ -253,10 +265,12 @@ class _Work:
             self._parcels[number, 0].append(batch)
             self._arrived(batch)
         elif number in self._order.writers:
-            if number not in self._writers:
-                self._writers[number] = self._order.writers[number].open()
-            self._writers[number].append(batch)
-            if plan.link == "sink":
+            # A file has one schema; rows of an operator that declares none may differ from batch to batch.
+            place = number, batch.schema
+            if place not in self._writers:
+                self._writers[place] = self._order.writers[number].open()
+            self._writers[place].append(batch)
+            if plan.edge.end in self._sinks:
                 self._arrived(batch)
         else:
             self._enter(plan, batch)
@@ -280,7 +294,8 @@ class _Work:
 
     def _spread(self, plan: EdgePlan, batch: pa.RecordBatch) -> None:
         """Divide rows among the tasks of the next round."""
-        rows, targets = self._routes[plan.number].assign(_keys(plan, batch, self._crossed[plan.number]))
+        first = self._first_id + self._crossed[plan.number] - batch.num_rows
+        rows, targets = self._assign(plan, _keys(plan, batch, first))
         order = np.argsort(targets, kind="stable")
         indices = order if rows is None else rows[order]
         counts = np.bincount(targets, minlength=self._order.slots)
@@ -289,6 +304,12 @@ class _Work:
         for target in np.flatnonzero(counts).tolist():
             first = int(ends[target] - counts[target])
             self._parcels[plan.number, target].append(sorted_rows.slice(first, int(counts[target])))
+
+    def _assign(self, plan: EdgePlan, keys: np.ndarray) -> Assignment:
+        try:
+            return self._routes[plan.number].assign(keys)
+        except ConfigError as error:
+            raise _unroutable(plan, f"{error.expected} in {_fields(plan)}", error.got) from error
 
     def _arrived(self, batch: pa.RecordBatch) -> None:
         if self._machine.program.statistics and EVENT_TIME_COLUMN in batch.schema.names:
@@ -330,28 +351,55 @@ def _for_task(route: Grouping, replica: int) -> Grouping:
     return own
 
 
-def _keys(plan: EdgePlan, batch: pa.RecordBatch, crossed: int) -> np.ndarray:
-    """Return the keys by which rows are routed: values of fields, or their numbers in this task."""
+def _keys(plan: EdgePlan, batch: pa.RecordBatch, first_id: int) -> np.ndarray:
+    """Return the keys by which rows are routed: values of fields, or numbers from `first_id` on."""
     grouping = plan.edge.grouping
     if not grouping.fields:
-        return np.arange(crossed - batch.num_rows, crossed, dtype=np.int64)
+        return np.arange(first_id, first_id + batch.num_rows, dtype=np.int64)
     missing = [name for name in grouping.fields if name not in batch.schema.names]
     if missing:
-        raise OperatorError(
-            plan.edge.start,
-            expected=f"the field {missing[0]!r}, by which {plan.edge} is grouped ({grouping})",
-            got=f"columns {batch.schema.names}",
-            remedy="return that column, or group by another",
-        )
+        raise _unroutable(plan, f"the field {missing[0]!r}", f"columns {batch.schema.names}")
     columns = [batch[name] for name in grouping.fields]
-    if grouping.name == "direct":
-        return columns[0].cast(pa.int64()).to_numpy(zero_copy_only=False)
-    return hash_columns(columns)
+    try:
+        return _replica_numbers(columns[0]) if grouping.name == "direct" else hash_columns(columns)
+    except (ConfigError, ValueError, pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise _unroutable(plan, f"values to route by in {_fields(plan)}", error) from error
+
+
+def _replica_numbers(column: pa.Array) -> np.ndarray:
+    if column.null_count:
+        raise ValueError(f"{column.null_count} rows without a value")
+    return column.cast(pa.int64()).to_numpy(zero_copy_only=False)
+
+
+def _unroutable(plan: EdgePlan, expected: str, got: object) -> OperatorError:
+    return OperatorError(
+        plan.edge.start,
+        expected=f"{expected}, by which {plan.edge} is grouped ({plan.edge.grouping})",
+        got=got,
+        remedy="change what the function returns there, or group by another field",
+    )
+
+
+def _fields(plan: EdgePlan) -> str:
+    return ", ".join(map(repr, plan.edge.grouping.fields)) or "the rows"
+
+
+def _first_id(batch_id: int, replica: int) -> int:
+    """Return the number of a task's first row, spread so that small batches do not all begin at the same place."""
+    return (batch_id * 2_654_435_769 + replica * 2_246_822_507) % (1 << 31)
 
 
 def _waited_s(batch: pa.RecordBatch) -> float:
     instants = batch[EVENT_TIME_COLUMN].cast(pa.int64()).drop_null().to_numpy()
     return max(0.0, time.time() * instants.size - float(instants.sum(dtype=np.float64)) / 1e6) if instants.size else 0.0
+
+
+def _by_schema(batches: Sequence[pa.RecordBatch]) -> Iterable[list[pa.RecordBatch]]:
+    alike: dict[pa.Schema, list[pa.RecordBatch]] = defaultdict(list)
+    for batch in batches:
+        alike[batch.schema].append(batch)
+    return alike.values()
 
 
 def _pack(batches: Sequence[pa.RecordBatch]) -> pa.Buffer:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 from collections.abc import Mapping
@@ -13,8 +12,9 @@ from typing import Any, Self
 from pyspark.sql import SparkSession
 
 from foretide.errors import ConfigError
+from foretide.spark.checkpoint import check_checkpoint
 from foretide.spark.engine import StageRunner
-from foretide.spark.errors import CheckpointError
+from foretide.spark.pool import ReplicaPool
 from foretide.spark.settings import EngineSettings
 from foretide.spark.sinks import BatchSink
 from foretide.spark.stages import StageGraph, compile_stages
@@ -22,7 +22,6 @@ from foretide.spark.statistics import BatchStatistics, LatencyHistogram, Operato
 from foretide.spark.workspace import Workspace
 from foretide.store import RuntimeStore
 from foretide.topology import Topology
-from foretide.topology.dumper import dump_topology
 from foretide.transport import ArrowLog
 
 __all__ = ["RunningTopology", "start"]
@@ -70,9 +69,11 @@ class RunningTopology:
         self.topology = topology
         self.graph: StageGraph = compile_stages(topology)
         self._workspace = Workspace(Path(path).absolute())
-        _check_workspace(topology, self._workspace)
+        check_checkpoint(self.graph, self._workspace)
         self.settings = settings or EngineSettings()
         self._runtime = RuntimeStore(self._workspace.runtime)
+        slots = sum(operator.replicas.maximum for operator in topology.operators)
+        self._pool = ReplicaPool(spark, slots)
         self._stages = [
             StageRunner(spark, self.graph, stage, self._workspace, self.settings) for stage in self.graph.stages
         ]
@@ -80,6 +81,8 @@ class RunningTopology:
     def start(self) -> None:
         """Start the query of every stage, downstream first, so that readers are registered before rows come."""
         self._runtime.change(paused=False)
+        if self.settings.warm_pool:
+            self._pool.start()
         for runner in reversed(self._stages):
             runner.start()
 
@@ -142,6 +145,7 @@ class RunningTopology:
 
     def stop(self, *, drain: bool = True) -> None:
         """Stop the queries, upstream first; what a drain does not finish goes on at the next start."""
+        self._pool.stop()
         if drain:
             self.drain()
         for runner in self._stages:
@@ -197,40 +201,3 @@ class RunningTopology:
             runner.query is not None and runner.query.status["isTriggerActive"] and runner.busy
             for runner in self._stages
         )
-
-
-def _check_workspace(topology: Topology, workspace: Workspace) -> None:
-    """Refuse a directory in which another topology ran, and say how they differ."""
-    file = workspace.topology
-    now = _shape(topology)
-    if file.exists():
-        before = json.loads(file.read_text(encoding="utf-8"))
-        differences = [
-            f"{kind} {id!r} "
-            + ("is new" if id not in before[kind] else "is gone" if id not in now[kind] else "differs")
-            for kind in now
-            for id in sorted({*before[kind], *now[kind]})
-            if before[kind].get(id) != now[kind].get(id)
-        ]
-        if differences:
-            raise CheckpointError(
-                f"directory {workspace.root}: expected the topology that ran there, got one in which "
-                f"{'; '.join(differences)}; use another directory, or restore the topology"
-            )
-    workspace.root.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps(now), encoding="utf-8")
-
-
-def _shape(topology: Topology) -> dict[str, dict[str, Any]]:
-    """Return what a checkpoint depends on: the elements, and what feeds them. Bounds and code may change."""
-    described = dump_topology(topology)
-    return {
-        "sources": {part["id"]: {"kind": part.get("kind")} for part in described.get("sources", [])},
-        "operators": {
-            part["id"]: {"inputs": part.get("inputs"), "stateful": part.get("stateful", False)}
-            for part in described.get("operators", [])
-        },
-        "sinks": {
-            part["id"]: {"kind": part.get("kind"), "inputs": part.get("inputs")} for part in described.get("sinks", [])
-        },
-    }

@@ -8,10 +8,12 @@ from collections.abc import Mapping, Sequence
 
 from pyspark.sql import SparkSession
 
-from foretide.spark.daemon import PRELOAD_VARIABLE
 from foretide.spark.sources import register_sources
 
-__all__ = ["create_session", "session_settings"]
+__all__ = ["PRELOAD_VARIABLE", "create_session", "session_settings"]
+
+#: The environment variable that tells the worker daemon (`foretide.spark.daemon`) what to import before it forks.
+PRELOAD_VARIABLE = "FORETIDE_PRELOAD"
 
 
 def session_settings(preload: Sequence[str] = ()) -> dict[str, str]:

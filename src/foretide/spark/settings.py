@@ -21,6 +21,7 @@ class EngineSettings(Settings):
     tasks_per_slot: int = Field(
         default=1, ge=1, le=16, description="Partitions per slot; more than one lets fast slots pull more."
     )
+    warm_pool: bool = Field(default=True, description="Start Python workers before they are needed, and keep them.")
     retries: int = Field(default=1, ge=0, le=10, description="Times that a failed event is tried again.")
     statistics: bool = Field(default=True, description="Measure latency and waiting time inside tasks.")
     log_max_bytes: int = Field(default=1 << 30, ge=1 << 20, description="Bytes that a queued edge may hold.")

@@ -1,11 +1,13 @@
 """Where results leave a topology. A batch that is replayed leaves each sink as if it had run once.
 
 Some sinks are written by tasks, where the rows are (Parquet); others on the driver, where their one writer lives
-(SQLite, a user's function, memory). Both are told the batch id, by which they recognise a repeat.
+(SQLite, a user's function, memory). Both are told the batch id, by which they recognise a repeat. Ids count from 0 in
+each workspace, so sinks that outlast one also keep its run id: a fresh start adds to what is there.
 """
 
 from __future__ import annotations
 
+import json
 import shutil
 import sqlite3
 import uuid
@@ -42,7 +44,7 @@ class BatchSink(Protocol):
         ...
 
     def commit(self, batch_id: int, written: Sequence[Any], rows: pa.Table | None) -> None:
-        """Make a batch visible: what tasks say they have written, or the rows collected. A repeat replaces it."""
+        """Make a batch visible: what tasks say they have written, or the rows collected. A repeat changes nothing."""
         ...
 
 
@@ -94,7 +96,7 @@ class MemorySink:
     def table(self) -> pa.Table:
         """Return all rows, in the order of batches."""
         tables = [self._batches[batch_id] for batch_id in sorted(self._batches)]
-        return pa.concat_tables(tables) if tables else pa.table({})
+        return pa.concat_tables(tables, promote_options="permissive") if tables else pa.table({})
 
 
 class FunctionSink:
@@ -117,21 +119,22 @@ class FunctionSink:
         return None
 
     def commit(self, batch_id: int, written: Sequence[Any], rows: pa.Table | None) -> None:
-        """Call the function, also for a batch without rows only if there are any."""
+        """Call the function, unless the batch has no rows."""
         if rows is not None and rows.num_rows:
             self._function(rows, batch_id)
 
 
 class ParquetSink:
-    """Writes Parquet files from the tasks, one directory per batch, which a repeat replaces as a whole.
+    """Writes Parquet files from the tasks, one directory per batch: ``run=<id>/batch_id=<number>``.
 
-    Files are written aside and moved into place by one rename, so that readers never see part of a batch.
+    Files are written aside and moved into place by one rename, so that readers never see part of a batch, and a batch
+    that is in place stays as it is. Readers pass over ``_attempts``, as over any name that begins so.
     """
 
     collects = False
 
-    def __init__(self, path: str | Path, compression: str = "zstd") -> None:
-        self._path, self._compression = Path(path), compression
+    def __init__(self, path: str | Path, compression: str = "zstd", run: str = "0") -> None:
+        self._path, self._compression, self._run = Path(path), compression, run
 
     def committed(self, batch_id: int) -> bool:
         """Tell whether the batch's directory is in place."""
@@ -146,17 +149,17 @@ class ParquetSink:
         """Move the files that tasks have named into place; others, of attempts that failed, are dropped."""
         files = [Path(item["file"]) for item in written]
         place = self._place(batch_id)
-        if files:
+        if files and not place.exists():
             aside = files[0].parent
             for stray in set(aside.iterdir()) - set(files):
                 stray.unlink()
-            shutil.rmtree(place, ignore_errors=True)
+            place.parent.mkdir(parents=True, exist_ok=True)
             aside.rename(place)
         for left in (self._path / "_attempts").glob(f"{batch_id}-*"):
             shutil.rmtree(left, ignore_errors=True)
 
     def _place(self, batch_id: int) -> Path:
-        return self._path / f"batch_id={batch_id:09d}"
+        return self._path / f"run={self._run}" / f"batch_id={batch_id:09d}"
 
 
 @dataclass(frozen=True)
@@ -194,17 +197,20 @@ class _ParquetFile:
 
 
 class SqliteSink:
-    """Inserts every batch into a table of a SQLite database, together with its batch id, in one transaction."""
+    """Inserts every batch into a table of a SQLite database, together with its batch id, in one transaction.
+
+    The table ``foretide_batches`` holds the last batch of each sink and run; a stage's batches come in order.
+    """
 
     collects = True
 
-    def __init__(self, sink: str, path: str | Path, table: str) -> None:
-        self._sink, self._path, self._table = sink, Path(path), table
+    def __init__(self, sink: str, path: str | Path, table: str, run: str = "0") -> None:
+        self._sink, self._path, self._table, self._run = sink, Path(path), table, run
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with closing(self._connect()) as database, database:
             database.execute(
                 "CREATE TABLE IF NOT EXISTS foretide_batches"
-                " (sink TEXT, batch_id INTEGER, PRIMARY KEY (sink, batch_id))"
+                " (sink TEXT, run TEXT, last_batch INTEGER, PRIMARY KEY (sink, run))"
             )
 
     def committed(self, batch_id: int) -> bool:
@@ -222,26 +228,29 @@ class SqliteSink:
             database.execute("BEGIN IMMEDIATE")
             if self._known(database, batch_id):
                 return
-            database.execute("INSERT INTO foretide_batches VALUES (?, ?)", (self._sink, batch_id))
+            database.execute("REPLACE INTO foretide_batches VALUES (?, ?, ?)", (self._sink, self._run, batch_id))
             if rows is not None and rows.num_rows:
                 self._insert(database, rows)
 
     def _insert(self, database: sqlite3.Connection, rows: pa.Table) -> None:
         columns = ", ".join(_quoted(name) for name in rows.schema.names)
         database.execute(f"CREATE TABLE IF NOT EXISTS {_quoted(self._table)} ({columns})")
+        there = {row[1] for row in database.execute(f"PRAGMA table_info({_quoted(self._table)})")}
+        for name in (name for name in rows.schema.names if name not in there):
+            database.execute(f"ALTER TABLE {_quoted(self._table)} ADD COLUMN {_quoted(name)}")
         marks = ", ".join("?" for _ in rows.schema.names)
         database.executemany(f"INSERT INTO {_quoted(self._table)} ({columns}) VALUES ({marks})", _plain_rows(rows))
 
     def _known(self, database: sqlite3.Connection, batch_id: int) -> bool:
-        query = "SELECT 1 FROM foretide_batches WHERE sink = ? AND batch_id = ?"
-        return database.execute(query, (self._sink, batch_id)).fetchone() is not None
+        query = "SELECT 1 FROM foretide_batches WHERE sink = ? AND run = ? AND last_batch >= ?"
+        return database.execute(query, (self._sink, self._run, batch_id)).fetchone() is not None
 
     def _connect(self) -> sqlite3.Connection:
         return sqlite3.connect(self._path, timeout=30.0, isolation_level=None)
 
 
-def open_sink(sink: Sink) -> BatchSink:
-    """Return the sink that the user declared.
+def open_sink(sink: Sink, run: str = "0") -> BatchSink:
+    """Return the sink that the user declared, for the batches of the run called `run`.
 
     Raises
     ------
@@ -255,8 +264,8 @@ def open_sink(sink: Sink) -> BatchSink:
     kinds: dict[str, tuple[tuple[str, ...], Callable[[], BatchSink]]] = {
         "none": ((), NullSink),
         "memory": ((), MemorySink),
-        "parquet": (("path",), lambda: ParquetSink(options["path"], options.get("compression", "zstd"))),
-        "sqlite": (("path",), lambda: SqliteSink(sink.id, options["path"], options.get("table", sink.id))),
+        "parquet": (("path",), lambda: ParquetSink(options["path"], options.get("compression", "zstd"), run)),
+        "sqlite": (("path",), lambda: SqliteSink(sink.id, options["path"], options.get("table", sink.id), run)),
     }
     if connector.kind not in kinds:
         raise ConfigError(f"sink {sink.id!r}", expected=f"a kind among {', '.join(kinds)}", got=repr(connector.kind))
@@ -272,10 +281,13 @@ def _quoted(name: str) -> str:
 
 
 def _plain_rows(rows: pa.Table) -> Iterable[tuple[Any, ...]]:
-    """Yield rows of values that SQLite takes; instants become ISO text."""
+    """Yield rows of values that SQLite takes; instants and decimals become text, nested values JSON."""
     columns = []
     for column in rows.columns:
-        if pa.types.is_temporal(column.type):
+        if pa.types.is_temporal(column.type) or pa.types.is_decimal(column.type):
             column = column.cast(pa.string())
-        columns.append(column.to_pylist())
+        values = column.to_pylist()
+        if pa.types.is_nested(column.type):
+            values = [None if value is None else json.dumps(value, default=str) for value in values]
+        columns.append(values)
     return zip(*columns, strict=True)

@@ -73,7 +73,8 @@ class Stage:
     @cached_property
     def exchanges(self) -> tuple[EdgePlan, ...]:
         """The edges at which rows change tasks, those at its inputs included."""
-        at_inputs = tuple(plan for plan in self.inputs if not _keeps_tasks(plan.edge))
+        sinks = {sink.id for sink in self.sinks}
+        at_inputs = tuple(plan for plan in self.inputs if not _keeps_tasks(plan.edge) and plan.edge.end not in sinks)
         return at_inputs + tuple(plan for plan in self.edges if plan.link == "exchanged")
 
     @cached_property

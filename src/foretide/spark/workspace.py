@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,6 +36,17 @@ class Workspace:
     def topology(self) -> Path:
         """The shape of the topology that runs here."""
         return self.root / "topology.json"
+
+    def run_id(self) -> str:
+        """Return the name under which sinks know the batches of this directory; it is made at the first call."""
+        file = self.root / "run-id"
+        if not file.exists():
+            file.parent.mkdir(parents=True, exist_ok=True)
+            aside = file.with_suffix(".tmp")
+            # A letter first: readers of partitioned files would take digits for a number.
+            aside.write_text(f"r{uuid.uuid4().hex[:12]}", encoding="utf-8")
+            aside.replace(file)
+        return file.read_text(encoding="utf-8")
 
     @property
     def dead_letters(self) -> Path:

@@ -496,12 +496,13 @@ def test_run_leaves_out_what_it_missed_and_keeps_its_grid() -> None:
     assert instants == pytest.approx([30.0, 100.0, 120.0, 150.0])
 
 
-def test_run_goes_on_when_the_clock_is_set_back() -> None:
-    rigged = rig(keep=lambda decision: rigged.clock.set_s(100.0) if decision.cycle == 2 else None)
+def test_run_begins_a_new_grid_when_the_clock_is_set_back() -> None:
+    # The end of cycle 2 sets the clock back; every other cycle takes 4 s.
+    rigged = rig(keep=lambda done: rigged.clock.set_s(100.0) if done.cycle == 2 else rigged.clock.sleep_s(4.0))
     rigged.clock.set_s(10_000.0)
     instants = started(rigged)
-    rigged.loop.run(cycles=4)
-    assert instants == pytest.approx([10_030.0, 10_060.0, 130.0, 160.0])
+    rigged.loop.run(cycles=5)
+    assert instants == pytest.approx([10_030.0, 10_060.0, 130.0, 160.0, 190.0])
     assert rigged.loop.failures == {}
 
 

@@ -119,6 +119,8 @@ def test_utilisation_is_at_most_one() -> None:
 def test_a_partly_measured_interval_is_scaled_to_all_of_it() -> None:
     window = monitor_with(measured(20.0), measured(30.0)).window(30.0)
     assert window.arrived.tolist() == [300.0], "200 events in 20 s are 300 in 30 s"
+    assert window.received.tolist() == pytest.approx([300.0, 168.0, 72.0, 0.0])
+    assert window.processed.tolist() == pytest.approx([240.0, 168.0, 60.0, 0.0])
     assert window.queued.tolist()[0] == 20.0, "a queue is no rate"
 
 
@@ -204,7 +206,10 @@ def test_d3_measurements_of_a_settling_change_are_ignored() -> None:
 def test_d3_nothing_is_planned_from_before_a_change_while_it_settles() -> None:
     monitor = monitor_with(*interval())
     monitor.settle(until_s=90.0)
-    monitor.add([measured(40.0), measured(50.0), measured(60.0)])
+    monitor.add([measured(40.0)])
+    with pytest.raises(NotReadyError, match="0 s of an interval"):
+        monitor.window(40.0)
+    monitor.add([measured(50.0), measured(60.0)])
     with pytest.raises(NotReadyError, match="0 s of an interval of 30 s measured so far; a change is settling"):
         monitor.window(60.0)
     monitor.add([measured(end) for end in (70.0, 80.0, 90.0, 100.0, 110.0)])

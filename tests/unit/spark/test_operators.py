@@ -96,9 +96,11 @@ class TestModes:
         assert ids(runner(lambda batch: pa.Table.from_batches([batch]), "arrow").run(EVENTS)) == [1, 2, 3, 4]
 
     def test_a_function_may_be_named(self) -> None:
-        assert ids(runner("json:loads", "arrow", schemas={}).spec.operator.function and {}) == []
-        op = runner("copy:copy", "rows")
-        assert rows(op.run(PLAIN)) == PLAIN.to_pylist()
+        assert rows(runner("copy:copy").run(PLAIN)) == PLAIN.to_pylist()
+
+    def test_rows_may_differ_in_columns_where_none_are_declared(self) -> None:
+        op = runner(lambda row: {"id": row["id"]} if row["id"] < 3 else {"id": row["id"], "late": True})
+        assert [row["late"] for row in rows(op.run(PLAIN))] == [None, None, True, True]
 
 
 class TestOutputs:
@@ -132,7 +134,9 @@ class TestOutputs:
 
     @pytest.mark.parametrize("mode", MODES)
     def test_an_unknown_output_stops_the_stage(self, mode: str) -> None:
-        with pytest.raises(OperatorError, match=r"'op': expected outputs among \['odd', 'even'\], got .*'none'; declare"):
+        with pytest.raises(
+            OperatorError, match=r"'op': expected outputs among \['odd', 'even'\], got .*'none'; declare"
+        ):
             runner(lambda part: {"none": part}, mode, outputs=self.BOTH).run(EVENTS)
 
 
@@ -150,7 +154,7 @@ class TestContract:
             runner(function, mode, schemas={"out": ID}).run(PLAIN)
         error = caught.value
         assert (error.operator, error.expected) == ("op", "columns id int64 on output 'out'")
-        assert "word" in error.got and "id" in error.got.replace("word", "")
+        assert "'id'" in error.got
         assert error.remedy == "change what the function returns, or the schema= declared for it"
 
     @pytest.mark.parametrize(
@@ -162,7 +166,9 @@ class TestContract:
         ],
     )
     def test_a_wrong_type_stops_the_stage(self, mode: str, function: Callable[..., Any]) -> None:
-        with pytest.raises(OperatorError, match="'op': expected columns id int64 on output 'out', got .*; change what"):
+        with pytest.raises(
+            OperatorError, match=r"'op': expected columns id int64 on output 'out', got .*; change what"
+        ):
             runner(function, mode, schemas={"out": ID}).run(PLAIN)
 
     @pytest.mark.parametrize("mode", MODES)
@@ -207,7 +213,11 @@ class Flaky:
 
     def __call__(self, part: Any) -> Any:
         self.calls += 1
-        numbers = [part["id"]] if self._mode == "rows" else list(part["id"].to_pylist() if self._mode == "arrow" else part["id"])
+        numbers = (
+            [part["id"]]
+            if self._mode == "rows"
+            else list(part["id"].to_pylist() if self._mode == "arrow" else part["id"])
+        )
         for id in numbers:
             if self.left.get(id, 0):
                 self.left[id] -= 1

@@ -1,0 +1,75 @@
+"""The Twitter detection of the examples, in the shapes that the benchmarks compare."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from _streams import COUNT, ArrowFunction, counting
+from foretide.topology import GroupingSpec, Topology, flow
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples"))
+import twitter_detection  # noqa: E402 - the example is not part of a package
+
+__all__ = ["FUNCTIONS", "by_hand", "by_hand_exchanged", "detection"]
+
+#: The user's code: four functions of Arrow batches, each adds a column.
+FUNCTIONS: Mapping[str, ArrowFunction] = {
+    operator.id: operator.function  # type: ignore[misc]
+    for operator in twitter_detection.topology.operators
+}
+_EXCHANGE = GroupingSpec("shuffle", options={"exchange": True})
+
+
+def detection(
+    source: Mapping[str, Any],
+    *,
+    exchanged: bool = False,
+    queued: bool = False,
+    replicas: tuple[int, int, int] = (1, 8, 1),
+) -> Topology:
+    """Return the topology: chained by default, or with an exchange or a queue on each edge between two operators."""
+    job = flow("detection")
+    stream = job.source("tweets", "trace", payload="tweets", **source)
+    for place, (id, function) in enumerate(FUNCTIONS.items()):
+        grouping: GroupingSpec | str = _EXCHANGE if exchanged and place else "shuffle"
+        stream = stream.operator(
+            id, function, mode="arrow", grouping=grouping, queued=queued and place > 0, replicas=replicas
+        )
+    stream.sink("out")
+    return job.build()
+
+
+def by_hand(frame: DataFrame) -> int:
+    """Run a batch as the best job written by hand does: all four functions in one call, only a count comes back."""
+    counts = frame.mapInArrow(counting(list(FUNCTIONS.values())), COUNT).collect()
+    return sum(row.rows for row in counts)
+
+
+def by_hand_exchanged(slots: int) -> Callable[[DataFrame], int]:
+    """Return the same with a repartition to `slots` between two functions that follow one another."""
+    *before, last = FUNCTIONS.items()
+
+    def work(frame: DataFrame) -> int:
+        columns = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in frame.schema.fields)
+        for id, function in before:
+            columns += f", {id} string"
+            frame = frame.mapInArrow(_mapping([function]), columns).repartition(slots)
+        return sum(row.rows for row in frame.mapInArrow(counting([last[1]]), COUNT).collect())
+
+    return work
+
+
+def _mapping(functions: Sequence[ArrowFunction]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for function in functions:
+                batch = function(batch)
+            yield batch
+
+    return run

@@ -1,0 +1,168 @@
+"""What was measured: single measurements, and the window that the monitor makes of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from foretide.errors import MetricsError
+from foretide.records.columns import SHORTEST_S, Floats, Ints, Layout, read_only, set_amounts
+
+__all__ = ["CpuUse", "Measurement", "Window"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CpuUse:
+    """The CPU that single replicas used, as columns over replicas (SPEC D2).
+
+    Parameters
+    ----------
+    operator : array of int
+        The column of the operator that the replica belongs to.
+    core : array of int
+        The core that it ran on, numbered across the cluster.
+    used, reserved : array of float
+        The share of that core that it used and that is reserved for it, 1 being the whole core.
+    """
+
+    operator: Ints
+    core: Ints
+    used: Floats
+    reserved: Floats
+
+    def __post_init__(self) -> None:
+        rows = range(np.size(self.operator))
+        for name in ("operator", "core"):
+            set_amounts(self, name, rows, dtype=np.int64)
+        for name in ("used", "reserved"):
+            set_amounts(self, name, rows)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Measurement:
+    """What a running topology did in one stretch of time, as its metric source saw it.
+
+    Parameters
+    ----------
+    layout : Layout
+        The names of the columns.
+    ended_at_s, duration_s : float
+        When the stretch ended and how long it was.
+    arrived : array over sources
+        Events that arrived, whether or not they were read yet (λ_G of SPEC P5, by source).
+    passed : array over edges
+        Events that the edge's end received from its start (λ_i^p).
+    processed : array over operators
+        Events that the operator finished (μ_i).
+    queued : array over operators
+        Events that wait before the operator at the end of the stretch (|q_i|).
+    busy_s : array over operators
+        Time that all its replicas together spent on user code.
+    replicas : array of int over operators
+        Replicas observed to be active.
+    cpu : CpuUse, optional
+        CPU by replica, where the source can see it.
+    latency_s : float, optional
+        Mean end-to-end latency of the events that left the topology.
+    """
+
+    layout: Layout
+    ended_at_s: float
+    duration_s: float
+    arrived: Floats
+    passed: Floats
+    processed: Floats
+    queued: Floats
+    busy_s: Floats
+    replicas: Ints
+    cpu: CpuUse | None = None
+    latency_s: float | None = None
+
+    def __post_init__(self) -> None:
+        if not np.isfinite(self.ended_at_s):
+            raise MetricsError(f"ended_at_s: expected an instant in seconds, got {self.ended_at_s}")
+        if not SHORTEST_S <= self.duration_s < np.inf:
+            raise MetricsError(f"duration_s: expected at least {SHORTEST_S:g} seconds, got {self.duration_s}")
+        set_amounts(self, "arrived", self.layout.sources)
+        set_amounts(self, "passed", self.layout.edges)
+        for name in ("processed", "queued", "busy_s"):
+            set_amounts(self, name, self.layout.operators)
+        set_amounts(self, "replicas", self.layout.operators, dtype=np.int64)
+        if self.latency_s is not None and not 0 <= self.latency_s < np.inf:
+            raise MetricsError(f"latency_s: expected at least 0 seconds, or None, got {self.latency_s}")
+        if self.cpu is not None and self.cpu.operator.size and self.cpu.operator.max() >= len(self.layout.operators):
+            raise MetricsError(
+                f"cpu.operator: expected columns below {len(self.layout.operators)}, got {self.cpu.operator.max()}"
+            )
+
+    @property
+    def id(self) -> str:
+        """Its name within a run."""
+        return f"measurement@{self.ended_at_s:.3f}"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Window:
+    """What the monitor knows at the end of an interval: the interval itself, and the history before it.
+
+    Parameters
+    ----------
+    layout : Layout
+        The names of the columns.
+    ended_at_s, duration_s : float
+        The end of the interval, and its length `td`.
+    sample_s : float
+        The time between two rows of the histories.
+    samples : int
+        Rows that the histories have ever had, those forgotten included: what is new since an earlier window.
+    arrival_rates : array of shape (samples, sources)
+        Events per second by source, oldest first; NaN where nothing was measured.
+    received_rates : array of shape (samples, operators)
+        Events per second that each operator received, likewise.
+    arrived : array over sources
+        Events that arrived in the interval (λ_G, by source).
+    received, processed, queued : arrays over operators
+        Events received and finished in the interval, and queued at its end (λ_i, μ_i, |q_i|).
+    share : array over edges
+        Events passed on the edge per event finished at its start (θ_i^p, SPEC P5 Eq. 6); measured, else the last
+        one known, else declared.
+    execution_s : array over operators
+        Mean execution time of one event (et_i); NaN where it was neither measured nor declared.
+    utilisation : array over operators
+        Mean utilisation of the replicas (SPEC P3 Eq. 1).
+    replicas : array of int over operators
+        Replicas observed at the end of the interval.
+    cpu : CpuUse, optional
+        The last CPU figures that came.
+    measurement_ids : tuple of str
+        The measurements of the interval.
+    """
+
+    layout: Layout
+    ended_at_s: float
+    duration_s: float
+    sample_s: float
+    samples: int = 0
+    arrival_rates: Floats
+    received_rates: Floats
+    arrived: Floats
+    received: Floats
+    processed: Floats
+    queued: Floats
+    share: Floats
+    execution_s: Floats
+    utilisation: Floats
+    replicas: Ints
+    cpu: CpuUse | None = None
+    measurement_ids: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for column in fields(self):
+            if isinstance(value := getattr(self, column.name), np.ndarray):
+                object.__setattr__(self, column.name, read_only(value))
+
+    @property
+    def id(self) -> str:
+        """Its name within a run."""
+        return f"window@{self.ended_at_s:.3f}"

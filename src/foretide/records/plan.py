@@ -1,0 +1,173 @@
+"""What is to be done: plans with every term that led to them, and what became of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from foretide.errors import PlanError
+from foretide.records.columns import Floats, Ints, Layout, frozen, is_whole, read_only
+
+__all__ = ["Action", "ActionStatus", "Plan", "Term"]
+
+ActionStatus: TypeAlias = Literal["applied", "unchanged", "advised", "refused"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Term:
+    """One step on the way to a plan: a quantity, its equation, its value for every operator.
+
+    Parameters
+    ----------
+    symbol : str
+        The quantity in the paper's notation, such as ``θ``.
+    meaning : str
+        The same in words.
+    equation : str
+        How it was computed, with the SPEC id in front, such as ``P4 Eq. 2: r = ⌈λ̂·et/td⌉``.
+    values : array over operators, or float
+        Its value; a single number where it belongs to the whole topology.
+    unit : str
+        Its unit; empty for a share or count.
+    """
+
+    symbol: str
+    meaning: str
+    equation: str
+    values: Floats | float
+    unit: str = ""
+
+    def __post_init__(self) -> None:
+        one = np.ndim(self.values) == 0
+        object.__setattr__(self, "values", float(self.values) if one else frozen(self.values, np.float64))
+
+    def value(self, column: int) -> float:
+        """Return the value for the operator in `column`."""
+        return self.values if isinstance(self.values, float) else float(self.values[column])
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Plan:
+    """How many replicas each operator is to have, and every term that led there.
+
+    Parameters
+    ----------
+    layout : Layout
+        The names of the columns.
+    planner : str
+        Who planned.
+    made_at_s : float
+        When.
+    replicas : array of int over operators
+        The plan.
+    demand : array over operators, optional
+        The replicas that the load keeps busy, before rounding and bounds; guards build on it.
+    terms : tuple of Term
+        The way from measurements to `replicas`, in order.
+    schedule : array of int of shape (intervals, operators), optional
+        The replicas planned for the intervals ahead, where the planner looks that far; row 0 is `replicas`
+        before any guard.
+    notes : tuple of str
+        What a reader should know: cuts, holds, departures.
+    came_from : tuple of str
+        The ids of the window and forecasts it was made from.
+
+    Examples
+    --------
+    >>> layout = Layout(("in",), ("a", "b"), ())
+    >>> plan = Plan(layout=layout, planner="static", made_at_s=0.0, replicas=[2, 1])
+    >>> plan.by_operator()
+    {'a': 2, 'b': 1}
+    """
+
+    layout: Layout
+    planner: str
+    made_at_s: float
+    replicas: Ints
+    demand: Floats | None = None
+    terms: tuple[Term, ...] = ()
+    schedule: Ints | None = None
+    notes: tuple[str, ...] = ()
+    came_from: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        replicas = np.asarray(self.replicas)
+        if replicas.shape != (len(self.layout.operators),):
+            raise PlanError(
+                f"plan of {self.planner!r}: expected replicas for {len(self.layout.operators)} operators, "
+                f"got shape {replicas.shape}"
+            )
+        if not is_whole(replicas):
+            raise PlanError(f"plan of {self.planner!r}: expected whole numbers of replicas, got {replicas[:10]}")
+        object.__setattr__(self, "replicas", frozen(replicas, np.int64))
+        for name in ("demand", "schedule"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, read_only(getattr(self, name)))
+        below = np.flatnonzero(self.replicas < 1)
+        if below.size:
+            raise PlanError(
+                f"plan of {self.planner!r}, operator {self.layout.operators[below[0]]!r}: expected at least "
+                f"1 replica, got {self.replicas[below[0]]}"
+            )
+
+    @property
+    def id(self) -> str:
+        """Its name within a run."""
+        return f"plan@{self.made_at_s:.3f}"
+
+    def by_operator(self) -> dict[str, int]:
+        """Return the replicas by operator."""
+        return dict(zip(self.layout.operators, self.replicas.tolist(), strict=True))
+
+    def revised(self, replicas: npt.ArrayLike, term: Term, *notes: str) -> Plan:
+        """Return this plan with other replicas, the term that explains them, and notes."""
+        return replace(
+            self,
+            replicas=np.asarray(replicas),
+            terms=(*self.terms, term),
+            notes=(*self.notes, *notes),
+        )
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Action:
+    """What became of a plan: planned, requested and observed replicas are kept apart.
+
+    Parameters
+    ----------
+    plan_id : str
+        The plan.
+    at_s : float
+        When it was handed over.
+    status : {"applied", "unchanged", "advised", "refused"}
+        What the actuator did; ``advised`` means that it was not asked.
+    planned, requested, observed : array of int over operators
+        What the plan says, what the running system was asked for, and what was active just before.
+    detail : str
+        Why it was refused, or what else there is to say.
+    """
+
+    plan_id: str
+    at_s: float
+    status: ActionStatus
+    planned: Ints
+    requested: Ints
+    observed: Ints
+    detail: str = ""
+
+    def __post_init__(self) -> None:
+        for name in ("planned", "requested", "observed"):
+            object.__setattr__(self, name, frozen(getattr(self, name), np.int64))
+
+    @property
+    def id(self) -> str:
+        """Its name within a run."""
+        return f"action@{self.at_s:.3f}"
+
+    @property
+    def changes(self) -> int:
+        """How many operators get another number of replicas than was observed."""
+        return int(np.count_nonzero(self.requested != self.observed))

@@ -1,0 +1,80 @@
+"""The replica pool (SPEC P2): Python workers that are there before a replica needs them.
+
+An inactive replica costs nothing but an idle worker process. Workers are forked from a daemon that has everything
+imported (`foretide.spark.daemon`); they are started before the first batch and kept from idling away, since Spark
+ends a worker that had nothing to do for a minute.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Iterator
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+__all__ = ["ReplicaPool"]
+
+_LOG = logging.getLogger(__name__)
+_TOUCH_S = 0.05
+
+
+class ReplicaPool:
+    """Keeps a number of Python workers warm.
+
+    Parameters
+    ----------
+    spark : SparkSession
+        Whose executors.
+    slots : int
+        How many workers; no more than the cluster has cores can run side by side.
+    every_s : float
+        How often idle workers are given something to do; below the minute after which Spark ends them.
+    """
+
+    def __init__(self, spark: SparkSession, slots: int, every_s: float = 30.0) -> None:
+        self._spark, self._every_s = spark, every_s
+        self._slots = max(1, min(slots, spark.sparkContext.defaultParallelism))
+        self._stopped = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    @property
+    def slots(self) -> int:
+        """How many workers are kept."""
+        return self._slots
+
+    def warm_up(self) -> None:
+        """Start the workers: one short task each, side by side."""
+        tasks = self._spark.range(0, self._slots, 1, self._slots).mapInArrow(_touch, "replica long")
+        tasks.toArrow()
+
+    def start(self) -> None:
+        """Warm up, and keep warm until `stop`."""
+        self.warm_up()
+        self._thread = threading.Thread(target=self._keep_alive, name="foretide-replica-pool", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Let the workers go."""
+        self._stopped.set()
+        if self._thread is not None:
+            self._thread.join(timeout=10.0)
+
+    def _keep_alive(self) -> None:
+        while not self._stopped.wait(self._every_s):
+            try:
+                self.warm_up()
+            except Exception:
+                # A pool that cools down makes the next activation slower; it must not disturb the stream.
+                _LOG.warning("the replica pool could not be kept warm", exc_info=True)
+
+
+def _touch(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Import what tasks need, and stay long enough for the other tasks to need workers of their own."""
+    import foretide.spark.program  # noqa: F401
+
+    for batch in batches:
+        time.sleep(_TOUCH_S)
+        yield pa.RecordBatch.from_arrays([batch.column(0)], names=["replica"])

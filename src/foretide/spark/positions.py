@@ -1,0 +1,129 @@
+"""How far a running topology has come, read from what Spark has written down.
+
+Arrivals are measured at the inputs, not by what batches got through: the two differ exactly when it matters.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from foretide.spark.inputs import InputSpec, Position, TraceInput
+from foretide.spark.stages import Stage, StageGraph
+from foretide.spark.workspace import Workspace
+from foretide.transport import ArrowLog
+
+__all__ = ["InputState", "PositionReader"]
+
+# Far enough in the future for every event of a trace to be due.
+_NEVER_US = 1 << 60
+
+
+@dataclass(frozen=True)
+class InputState:
+    """How far one input has come.
+
+    Parameters
+    ----------
+    name : str
+        The source's id, or the queued edge's name.
+    is_source : bool
+        Whether events enter the topology here.
+    arrived, done : int
+        Rows that have come, and rows that finished batches have read; 0 where only Spark knows.
+    exhausted : bool
+        Whether all rows that will ever come are done; only a trace, which ends, can be.
+    """
+
+    name: str
+    is_source: bool
+    arrived: int
+    done: int
+    exhausted: bool = False
+
+    @property
+    def backlog(self) -> int:
+        """Rows that wait."""
+        return max(0, self.arrived - self.done)
+
+
+class PositionReader:
+    """Reads the positions of all inputs of a topology; its own process, or another one, may run the topology.
+
+    Parameters
+    ----------
+    graph : StageGraph
+        Its stages.
+    workspace : Workspace
+        Where it runs.
+    """
+
+    def __init__(self, graph: StageGraph, workspace: Workspace) -> None:
+        self._graph, self._workspace = graph, workspace
+        self._traces = {
+            source.id: TraceInput(InputSpec(source.id, "trace", source.connector.options))
+            for source in graph.topology.sources
+            if source.connector.kind == "trace"
+        }
+        self._logs = {plan.name: ArrowLog(workspace.edge(plan.name), edge=plan.name) for plan in graph.queued}
+
+    def read(self) -> dict[str, InputState]:
+        """Return the state of every input by its name."""
+        return {state.name: state for stage in self._graph.stages for state in self._stage(stage)}
+
+    def _stage(self, stage: Stage) -> Iterator[InputState]:
+        done = self._committed(stage)
+        for source in stage.sources:
+            yield self._source(source.id, done.get(source.id))
+        for plan in stage.inputs:
+            position = done.get(plan.name, {"next": 0})
+            yield InputState(plan.name, False, self._logs[plan.name].end_offset(), position["next"])
+
+    def _source(self, id: str, position: Position | None) -> InputState:
+        trace = self._traces.get(id)
+        if position is None or trace is None:
+            return InputState(id, True, 0, 0)
+        done = int(position["next"])
+        arrived = trace.available(position, int(time.time() * 1e6))
+        return InputState(id, True, arrived, done, done >= trace.available(position, _NEVER_US))
+
+    def _committed(self, stage: Stage) -> Mapping[str, Position]:
+        """Return the positions after the last batch that Spark knows to be done; before one, where the first begins."""
+        checkpoint = self._workspace.checkpoint(stage.id)
+        done = max(_numbers(checkpoint / "commits"), default=None)
+        if done is None and 0 not in _numbers(checkpoint / "offsets"):
+            return {}
+        positions = self._named(stage, _last_line(checkpoint / "offsets" / str(done or 0)))
+        if done is not None:
+            return positions
+        return {name: {**position, "next": position.get("first", 0)} for name, position in positions.items()}
+
+    def _named(self, stage: Stage, offset: Any) -> dict[str, Position]:
+        """Return an offset as positions by input; one that Spark reads for a stage has the form of its data source."""
+        if not _reads_frames(stage):
+            return dict(offset)
+        if stage.inputs and "offset" in offset:
+            return {stage.inputs[0].name: {"next": int(offset["offset"])}}
+        if stage.sources and (trace := self._traces.get(stage.sources[0].id)) is not None:
+            started_us = int(offset["started_at_us"])
+            return {trace.name: {**trace.begin(started_us), "next": int(offset["next"]), "started_us": started_us}}
+        return {}
+
+
+def _reads_frames(stage: Stage) -> bool:
+    """Tell whether Spark reads the rows of a stage, rather than its tasks."""
+    return any(operator.mode == "dataframe" for operator in stage.operators) or any(
+        source.connector.kind != "trace" for source in stage.sources
+    )
+
+
+def _numbers(folder: Path) -> list[int]:
+    return [int(path.name) for path in folder.glob("[0-9]*") if path.name.isdecimal()]
+
+
+def _last_line(file: Path) -> Any:
+    return json.loads(file.read_text(encoding="utf-8").splitlines()[-1])

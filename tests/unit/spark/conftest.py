@@ -1,0 +1,135 @@
+"""A stage run in this process: the rounds of a batch, and the exchanges between them, without Spark."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+import pytest
+from pyspark import cloudpickle
+
+from foretide.spark.operators import OperatorSpec
+from foretide.spark.program import RESULT, BatchOrder, Program, StageTask, unpack
+from foretide.spark.routing import Router
+from foretide.spark.stages import Stage, compile_stages
+from foretide.store import RuntimeConfig
+from foretide.topology import Topology
+
+Rows: TypeAlias = list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class RowSlice:
+    """Rows that a task reads as its part of an input."""
+
+    element: str
+    parts: tuple[pa.RecordBatch, ...]
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        yield from self.parts
+
+
+@dataclass
+class LocalBatch:
+    """What one batch did: what tasks report, what crossed each exchange to whom, what reached the driver."""
+
+    results: list[dict[str, Any]] = field(default_factory=list)
+    received: dict[str, dict[int, Rows]] = field(default_factory=lambda: defaultdict(lambda: defaultdict(list)))
+    collected: dict[str, Rows] = field(default_factory=lambda: defaultdict(list))
+
+    def rows_in(self, operator: str) -> dict[int, int]:
+        """Return the rows that each replica of an operator took."""
+        counts: dict[int, int] = defaultdict(int)
+        for result in self.results:
+            if operator in result["operators"]:
+                counts[result["replica"]] += result["operators"][operator][0]
+        return dict(counts)
+
+    def at(self, sink: str) -> Rows:
+        """Return the rows that reached a sink, over all edges into it."""
+        return [row for edge, rows in self.collected.items() if edge.endswith(f"-{sink}") for row in rows]
+
+
+class LocalStage:
+    """One stage of a topology, ready to run batches in this process."""
+
+    def __init__(self, topology: Topology, element: str, schemas: Mapping[str, pa.Schema] | None = None) -> None:
+        self.stage: Stage = compile_stages(topology).stage_of(element)
+        specs = {
+            operator.id: OperatorSpec(operator, {"out": schemas[operator.id]} if operator.id in (schemas or {}) else {})
+            for operator in self.stage.operators
+        }
+        self.router = Router(self.stage)
+        self._key = f"{self.stage.id}/{uuid.uuid4().hex}"
+        self._program = cloudpickle.dumps(Program(self.stage, specs))
+        self._plans = {plan.number: plan for plan in (*self.stage.inputs, *self.stage.edges)}
+
+    def run(
+        self,
+        inputs: Mapping[str, Sequence[pa.RecordBatch]],
+        slots: int,
+        *,
+        batch_id: int = 0,
+        config: RuntimeConfig | None = None,
+        **order: Any,
+    ) -> LocalBatch:
+        """Run a batch: `inputs` are dealt to the tasks batch by batch, rows for sinks come to the driver."""
+        sinks = {sink.id for sink in self.stage.sinks}
+        dealt = [
+            [RowSlice(name, tuple(parts[task::slots])) for name, parts in inputs.items() if parts[task::slots]]
+            for task in range(slots)
+        ]
+        whole = BatchOrder(
+            batch_id,
+            slots,
+            slices=dealt,
+            routes=self.router.routes(slots, config or RuntimeConfig()),
+            collected=frozenset(plan.number for plan in self._plans.values() if plan.edge.end in sinks),
+            **order,
+        )
+        batch = LocalBatch()
+        envelopes = self._round(StageTask(self._key, self._program, whole, first=True), slots, {}, batch)
+        for _ in range(self.stage.rounds):
+            task = StageTask(self._key, self._program, replace(whole, slices=()), first=False)
+            envelopes = self._round(task, slots, envelopes, batch)
+        self._deliver(envelopes, batch, exchanged=False)
+        return batch
+
+    def _round(
+        self, task: StageTask, slots: int, envelopes: Mapping[int, list[pa.RecordBatch]], batch: LocalBatch
+    ) -> dict[int, list[pa.RecordBatch]]:
+        self._deliver(envelopes, batch, exchanged=True)
+        sent: dict[int, list[pa.RecordBatch]] = defaultdict(list)
+        for replica in range(slots):
+            for out in task.run(replica, iter(envelopes.get(replica, []))):
+                for place, target in enumerate(out["target"].to_pylist()):
+                    assert 0 <= target < slots
+                    sent[target].append(out.slice(place, 1))
+        return sent
+
+    def _deliver(self, envelopes: Mapping[int, list[pa.RecordBatch]], batch: LocalBatch, *, exchanged: bool) -> None:
+        for target, parts in envelopes.items():
+            for part in parts:
+                edge, payload = part["edge"][0].as_py(), part["payload"][0].as_py()
+                collected = edge != RESULT and self._plans[edge].edge.end in {sink.id for sink in self.stage.sinks}
+                if exchanged and edge != RESULT and not collected:
+                    rows = [row for rows in unpack(payload) for row in rows.to_pylist()]
+                    batch.received[self._plans[edge].name][target] += rows
+                elif not exchanged and edge == RESULT:
+                    batch.results.append(json.loads(payload))
+                elif not exchanged:
+                    assert collected, f"rows of {self._plans[edge].name} left after the last round"
+                    batch.collected[self._plans[edge].name] += [
+                        row for rows in unpack(payload) for row in rows.to_pylist()
+                    ]
+
+
+@pytest.fixture(scope="session")
+def local_stage() -> Callable[..., LocalStage]:
+    """Return `LocalStage`, which runs a stage of a topology without Spark."""
+    return LocalStage
