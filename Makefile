@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-EXTRAS ?= dev
+EXTRAS ?= dev,deep,boost
 
 .PHONY: help run test lint unit spark venv java format docs-config lock bench clean
 

@@ -14,7 +14,7 @@ from foretide.plan.base import Situation
 from foretide.records import CpuUse, Floats, Forecast, Layout, Window
 from foretide.topology import Topology, flow
 
-# No test may fail because the machine is busy, and a run is to be repeatable; `--hypothesis-profile=explore` draws anew.
+# No test may fail because the machine is busy, and runs are repeatable; `--hypothesis-profile=explore` draws anew.
 settings.register_profile("foretide", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("explore", deadline=None, max_examples=1000, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("foretide")

@@ -167,7 +167,7 @@ def _operators(report: RunReport) -> Table:
 
 
 def _latency(latency: Mapping[str, float]) -> Text:
-    parts: list[tuple[str, str]] = [("latency end to end  ", "dim")]
+    parts: list[tuple[str, str]] = [("latency  ", "dim")]
     for name in ("p50", "p95", "p99", "mean"):
         parts += [(f"{name} ", "dim"), (f"{_seconds(latency[name])}  ", "bold")]
     return Text.assemble(*parts, (f"({latency['count']:,.0f} rows)", "dim"))

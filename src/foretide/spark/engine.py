@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import logging
+import threading
 import time
 import uuid
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
@@ -25,14 +28,19 @@ from foretide.spark.routing import Router
 from foretide.spark.settings import EngineSettings
 from foretide.spark.sinks import BatchSink, open_sink
 from foretide.spark.stages import Stage, StageGraph
-from foretide.spark.statistics import BatchStatistics
+from foretide.spark.statistics import BatchStatistics, StageTotals
 from foretide.spark.workspace import Workspace
 from foretide.store import RuntimeConfig, RuntimeStore
 from foretide.topology import Operator
-from foretide.transport import ArrowLog, ArrowLogSettings
+from foretide.transport import ArrowLog, ArrowLogSettings, LogFullError
 from foretide.transport.contract import BatchWriter, SegmentInfo
 
 __all__ = ["StageRunner"]
+
+_LOG = logging.getLogger(__name__)
+_POLL_S = 0.05
+# Dead letters have no reader of their own; under this name their log knows which ones may go.
+_KEEPER = "keeper"
 
 
 class StageRunner:
@@ -74,7 +82,9 @@ class StageRunner:
         }
         self._key = f"{stage.id}/{uuid.uuid4().hex}"
         self._program = cloudpickle.dumps(self._make_program())
-        self.statistics: list[BatchStatistics] = []
+        self.statistics: deque[BatchStatistics] = deque(maxlen=settings.kept_batches)
+        self.totals = StageTotals()
+        self._stopping = threading.Event()
         self.query: StreamingQuery | None = None
         self.busy = False
         self.failure: Exception | None = None
@@ -105,6 +115,16 @@ class StageRunner:
         finally:
             self.busy = False
 
+    def stop(self) -> None:
+        """Stop the query; a batch that waits for room on a full edge is given up, and runs again at the next start."""
+        self._stopping.set()
+        if self.query is not None:
+            self.query.stop()
+
+    def left(self) -> int:
+        """Return the backlog, and what finite sources have still to give."""
+        return self._feed.left(self.query)
+
     def backlog(self) -> int:
         """Return how many rows its inputs hold that no finished batch has read."""
         return self._feed.backlog(self.query)
@@ -119,19 +139,38 @@ class StageRunner:
         slots = self.stage.slots(self._replicas(config))
         self._admission.expect(slots)
         writers = {number: self._begin(log, batch_id) for number, log in self._logs.items()}
-        letters = self._begin(self._dead_letters, batch_id) if self.stage.operators else None
         tasks = slots * self.settings.tasks_per_slot
         first = self._feed.first_round(frame, batch_id, tasks)
-        order = self._order(batch_id, tasks, first, config, writers, letters)
+        order = self._order(batch_id, tasks, first, config, writers)
         results, collected = self._execute(order, first)
-        self._commit(batch_id, results, collected, writers, letters)
+        self._bury(batch_id, results)
+        self._commit(batch_id, results, collected, writers)
         self._feed.finished(batch_id)
         batch = BatchStatistics(self.stage.id, batch_id, config.version, slots, first.rows, started_at_s)
         self._account(batch, results)
 
     def _begin(self, log: ArrowLog, batch_id: int) -> BatchWriter:
         """Open a batch's transaction, waiting for readers to make room if the log is full."""
-        return log.begin(self.stage.id, batch_id, room_timeout_s=self.settings.room_timeout_s)
+        deadline_s = time.monotonic() + self.settings.room_timeout_s
+        while True:
+            try:
+                return log.begin(self.stage.id, batch_id)
+            except LogFullError:
+                if self._stopping.wait(_POLL_S) or time.monotonic() > deadline_s:
+                    raise
+
+    def _bury(self, batch_id: int, results: Sequence[Mapping[str, Any]]) -> None:
+        """Keep the events that operators gave up on; where the log is full, the oldest half of it goes."""
+        dead = [SegmentInfo.from_json(result["dead_letters"]) for result in results if result["dead_letters"]]
+        if not dead:
+            return
+        log = self._dead_letters
+        log.register(_KEEPER)
+        if not log.has_room():
+            middle = (log.first_offset() + log.end_offset()) // 2
+            _LOG.warning("dead letters: %d are dropped, since their log is full", middle - log.first_offset())
+            log.commit(_KEEPER, middle)
+        log.begin(self.stage.id, batch_id).commit(dead)
 
     def _make_program(self) -> Program:
         specs = {
@@ -161,7 +200,6 @@ class StageRunner:
         first: FirstRound,
         config: RuntimeConfig,
         writers: Mapping[int, BatchWriter],
-        letters: BatchWriter | None,
     ) -> BatchOrder:
         sink_writers = {id: sink.task_writer(batch_id) for id, sink in self.sinks.items()}
         by_edge = {number: sink_writers[id] for number, id in self._sink_edges.items()}
@@ -173,7 +211,7 @@ class StageRunner:
             writers={number: writer.segment_writer() for number, writer in writers.items()}
             | {number: writer for number, writer in by_edge.items() if writer is not None},
             collected=frozenset(number for number, id in self._sink_edges.items() if self.sinks[id].collects),
-            dead_letters=None if letters is None else letters.segment_writer(DEAD_LETTERS),
+            dead_letters=self._dead_letters.segment_writer(self.stage.id, DEAD_LETTERS),
         )
 
     def _execute(
@@ -204,15 +242,11 @@ class StageRunner:
         results: Sequence[Mapping[str, Any]],
         collected: Mapping[int, Sequence[pa.RecordBatch]],
         writers: Mapping[int, BatchWriter],
-        letters: BatchWriter | None,
     ) -> None:
         written: dict[int, list[Any]] = {}
         for result in results:
             for number, infos in result["written"].items():
                 written.setdefault(int(number), []).extend(info for info in infos if info is not None)
-        dead = [SegmentInfo.from_json(result["dead_letters"]) for result in results if result["dead_letters"]]
-        if letters is not None and dead:
-            letters.commit(dead)
         for number, writer in writers.items():
             writer.commit([SegmentInfo.from_json(info) for info in written.get(number, [])])
         for id, sink in self.sinks.items():
@@ -225,6 +259,7 @@ class StageRunner:
         batch.take(results, time.time())
         self._router.learn(results, batch)
         self.statistics.append(batch)
+        self.totals.add(batch)
         self._admission.learn(sum(batch.rows.values()), batch.duration_s, batch.slots)
         self._write_limit()
 

@@ -35,6 +35,8 @@ from foretide.transport import ArrowLog
 __all__ = ["Feed", "FirstRound", "FrameFeed", "SliceFeed", "open_feed"]
 
 _OWN_KINDS = ("trace",)
+# Far enough in the future for every event of a trace to be due.
+_NEVER_US = 1 << 60
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,10 @@ class Feed(Protocol):
         """Return how many rows are there that no finished batch has read."""
         ...
 
+    def left(self, query: StreamingQuery | None) -> int:
+        """Return the same with the rows that are still to come from sources that end."""
+        ...
+
 
 def open_feed(topology: Topology, stage: Stage, workspace: Workspace) -> Feed:
     """Return how rows come into `stage`.
@@ -109,7 +115,7 @@ class SliceFeed:
         self._stage, self._workspace = stage, workspace
         self._specs = _input_specs(stage, workspace)
         self._inputs: dict[str, StageInput] = {spec.name: open_input(spec) for spec in self._specs}
-        self._done: Mapping[str, Position] = {}
+        self._done: Mapping[str, Position] = self._committed()
 
     def open(self, spark: SparkSession) -> DataFrame:
         """Return a DataFrame without rows, whose batches carry positions."""
@@ -129,12 +135,24 @@ class SliceFeed:
 
     def backlog(self, query: StreamingQuery | None) -> int:
         """Return the rows available beyond the last finished batch."""
-        now_us = int(time.time() * 1e6)
+        return self._beyond(int(time.time() * 1e6))
+
+    def left(self, query: StreamingQuery | None) -> int:
+        """Return the rows beyond the last finished batch that are there, or will be."""
+        return self._beyond(_NEVER_US)
+
+    def _beyond(self, now_us: int) -> int:
         total = 0
         for name, part in self._inputs.items():
             position = self._done.get(name) or part.begin(now_us)
             total += max(0, part.available(position, now_us) - position["next"])
         return total
+
+    def _committed(self) -> Mapping[str, Position]:
+        """Return where the last batch ended that Spark knows to be done, if the stage ran before."""
+        commits = Path(self._workspace.checkpoint(self._stage.id)) / "commits"
+        done = [int(path.name) for path in commits.glob("[0-9]*") if path.name.isdecimal()]
+        return self._positions(max(done)) if done else {}
 
     def _positions(self, batch_id: int) -> dict[str, Position]:
         """Return the positions of a batch, as Spark has written them down before it called us."""
@@ -191,6 +209,10 @@ class FrameFeed:
         progress = query.lastProgress
         done = 0 if progress is None else json.loads(progress.sources[0].endOffset)["offset"]
         return max(0, self._log.end_offset() - int(done))
+
+    def left(self, query: StreamingQuery | None) -> int:
+        """Return the backlog: only Spark knows whether such a source ends."""
+        return self.backlog(query)
 
     def _edge(self, spark: SparkSession, plan: EdgePlan) -> DataFrame:
         schema = self._columns(plan)

@@ -12,12 +12,19 @@ from foretide.spark.stages import EdgePlan, Stage
 from foretide.spark.statistics import BatchStatistics
 from foretide.store import RuntimeConfig
 
-__all__ = ["Router"]
+__all__ = ["Router", "check_options"]
 
 # Options of an edge that say how it is compiled, not how it routes.
 _COMPILER_OPTIONS = ("exchange",)
+_PER_REPLICA = ("weights", "utilisations")
 # Tuples that a task of OSG executes before it compares sketches: batches are short, so it must learn from few.
 _OSG_WINDOW = 64
+
+
+def check_options(plan: EdgePlan, options: Mapping[str, Any]) -> None:
+    """Raise a ConfigError where the grouping of an edge does not take these options."""
+    counts = [len(options[name]) for name in _PER_REPLICA if name in options]
+    make_grouping(plan.edge.grouping.name, max([1, *counts]), **options)
 
 
 class Router:
@@ -53,8 +60,8 @@ class Router:
         options |= config.groupings.get(plan.name, {})
         known = self._groupings.get(plan.number)
         if known is None or options != self._options.get(plan.number):
-            # Weights name replicas one by one, so those that do not match the slots now in force do not apply.
-            fitting = {n: v for n, v in options.items() if n != "weights" or len(v) == tasks}
+            # What names replicas one by one does not apply where it does not match the slots now in force.
+            fitting = {n: v for n, v in options.items() if n not in _PER_REPLICA or len(v) == tasks}
             self._options[plan.number] = options if fitting == options else {}
             known = make_grouping(spec.name, tasks, **fitting)
         elif known.replicas != tasks:

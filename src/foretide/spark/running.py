@@ -15,10 +15,11 @@ from foretide.errors import ConfigError
 from foretide.spark.checkpoint import check_checkpoint
 from foretide.spark.engine import StageRunner
 from foretide.spark.pool import ReplicaPool
+from foretide.spark.routing import check_options
 from foretide.spark.settings import EngineSettings
 from foretide.spark.sinks import BatchSink
 from foretide.spark.stages import StageGraph, compile_stages
-from foretide.spark.statistics import BatchStatistics, LatencyHistogram, OperatorStatistics
+from foretide.spark.statistics import BatchStatistics, LatencyHistogram, OperatorStatistics, StageTotals
 from foretide.spark.workspace import Workspace
 from foretide.store import RuntimeStore
 from foretide.topology import Topology
@@ -104,7 +105,13 @@ class RunningTopology:
         return self._runtime.change(replicas=dict(replicas)).version
 
     def change_grouping(self, start: str, end: str, **options: Any) -> int:
-        """Change options of the grouping between two elements from the next batch on, such as ``weights``."""
+        """Change options of the grouping between two elements from the next batch on, such as ``weights``.
+
+        Raises
+        ------
+        ConfigError
+            When rows are not exchanged there, or the grouping does not take such options.
+        """
         names = [
             plan.name
             for stage in self.graph.stages
@@ -113,6 +120,8 @@ class RunningTopology:
         ]
         if not names:
             raise ConfigError(f"edge '{start} -> {end}'", expected="an edge at which rows are exchanged", got="none")
+        for plan in (plan for stage in self.graph.stages for plan in stage.exchanges if plan.name in names):
+            check_options(plan, options)
         return self._runtime.change(groupings=dict.fromkeys(names, options)).version
 
     def wait(self, seconds: float | None = None) -> None:
@@ -146,11 +155,12 @@ class RunningTopology:
     def stop(self, *, drain: bool = True) -> None:
         """Stop the queries, upstream first; what a drain does not finish goes on at the next start."""
         self._pool.stop()
-        if drain:
-            self.drain()
-        for runner in self._stages:
-            if runner.query is not None:
-                runner.query.stop()
+        try:
+            if drain:
+                self.drain()
+        finally:
+            for runner in self._stages:
+                runner.stop()
 
     def __enter__(self) -> Self:
         return self
@@ -161,23 +171,26 @@ class RunningTopology:
         self.stop(drain=kind is None)
 
     def batches(self) -> list[BatchStatistics]:
-        """Return the statistics of all batches so far, in the order of their start."""
+        """Return the statistics of the latest batches of every stage, in the order of their start.
+
+        Each stage keeps ``settings.kept_batches`` of them; `totals` covers all.
+        """
         found = [batch for runner in self._stages for batch in list(runner.statistics)]
         return sorted(found, key=lambda batch: batch.started_at_s)
 
     def by_operator(self) -> dict[str, OperatorStatistics]:
         """Return the totals of every operator."""
-        totals = {operator.id: OperatorStatistics() for operator in self.topology.operators}
-        for batch in self.batches():
-            for operator, part in batch.by_operator().items():
-                totals[operator].add(part)
-        return totals
+        return {operator.id: OperatorStatistics() for operator in self.topology.operators} | self.totals().operators
 
     def latency(self) -> LatencyHistogram:
         """Return the latency of all events that reached an end of the topology."""
-        total = LatencyHistogram()
-        for batch in self.batches():
-            total.merge(batch.latency)
+        return self.totals().latency
+
+    def totals(self) -> StageTotals:
+        """Return what all stages did since the start, added up."""
+        total = StageTotals()
+        for runner in self._stages:
+            total.merge(runner.totals)
         return total
 
     def sink(self, id: str) -> BatchSink:
@@ -190,7 +203,7 @@ class RunningTopology:
         return ArrowLog(self._workspace.dead_letters, edge="dead letters")
 
     def _idle(self) -> bool:
-        return all(runner.backlog() == 0 for runner in self._stages) and not self._active()
+        return all(runner.left() == 0 for runner in self._stages) and not self._active()
 
     def _quiet(self) -> bool:
         inner = all(runner.backlog() == 0 for runner in self._stages if not runner.stage.sources)

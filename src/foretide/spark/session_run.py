@@ -243,7 +243,7 @@ class _Watch:
             arrived,
             sum(state.backlog for state in inputs.values()),
             self._rate(now_s, arrived),
-            len(batches),
+            self._running.totals().batches,
             self.replicas(),
             recent.quantile_s(0.5),
             recent.quantile_s(0.95),
@@ -257,9 +257,8 @@ class _Watch:
         }
 
     def report(self, master: str, ending: Ending, drained: bool) -> RunReport:
-        batches = self._running.batches()
-        ends_s = [batch.started_at_s + batch.duration_s for batch in batches]
-        measured_s = max(ends_s) - batches[0].started_at_s if batches else 0.0
+        whole = self._running.totals()
+        measured_s = max(0.0, whole.ended_at_s - whole.started_at_s)
         inputs = [state for state in self.inputs().values() if state.is_source]
         totals, replicas = self._running.by_operator(), self.replicas()
         return RunReport(
@@ -268,7 +267,7 @@ class _Watch:
             ending,
             drained,
             measured_s,
-            len(batches),
+            whole.batches,
             arrived=sum(state.arrived for state in inputs),
             waiting=sum(state.backlog for state in inputs),
             dead_letters=sum(part.failed for part in totals.values()),

@@ -24,6 +24,9 @@ class EngineSettings(Settings):
     warm_pool: bool = Field(default=True, description="Start Python workers before they are needed, and keep them.")
     retries: int = Field(default=1, ge=0, le=10, description="Times that a failed event is tried again.")
     statistics: bool = Field(default=True, description="Measure latency and waiting time inside tasks.")
+    kept_batches: int = Field(
+        default=1_000, ge=1, description="Batches of a stage whose statistics are kept one by one; totals cover all."
+    )
     log_max_bytes: int = Field(default=1 << 30, ge=1 << 20, description="Bytes that a queued edge may hold.")
     room_timeout_s: float = Field(
         default=600.0, gt=0, description="Seconds that a stage waits for room on a full edge before it fails."

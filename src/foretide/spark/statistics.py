@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -11,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-__all__ = ["BatchStatistics", "EventTimes", "LatencyHistogram", "OperatorStatistics"]
+__all__ = ["BatchStatistics", "EventTimes", "LatencyHistogram", "OperatorStatistics", "StageTotals"]
 
 _BIN_US = 10_000
 # Bins of 5 % width from a millisecond to a day: a percentile is known within 2.5 %.
@@ -168,3 +169,43 @@ class BatchStatistics:
         for (operator, _), part in self.operators.items():
             totals.setdefault(operator, OperatorStatistics()).add(part)
         return totals
+
+
+@dataclass
+class StageTotals:
+    """What all batches of a stage did together, however many: it does not grow with them.
+
+    Parameters
+    ----------
+    batches, rows : int
+        How many batches, and how many rows they read.
+    started_at_s, ended_at_s : float
+        When the first began and the last ended; infinite while there was none.
+    operators : mapping of str to OperatorStatistics
+        What each operator did.
+    latency : LatencyHistogram
+        Of all events that reached an end.
+    """
+
+    batches: int = 0
+    rows: int = 0
+    started_at_s: float = math.inf
+    ended_at_s: float = -math.inf
+    operators: dict[str, OperatorStatistics] = field(default_factory=dict)
+    latency: LatencyHistogram = field(default_factory=LatencyHistogram)
+
+    def add(self, batch: BatchStatistics) -> None:
+        """Take note of a batch."""
+        own = StageTotals(1, sum(batch.rows.values()), batch.started_at_s, batch.started_at_s + batch.duration_s)
+        own.operators, own.latency = batch.by_operator(), batch.latency
+        self.merge(own)
+
+    def merge(self, other: StageTotals) -> None:
+        """Add another's totals."""
+        self.batches += other.batches
+        self.rows += other.rows
+        self.started_at_s = min(self.started_at_s, other.started_at_s)
+        self.ended_at_s = max(self.ended_at_s, other.ended_at_s)
+        for operator, part in other.operators.items():
+            self.operators.setdefault(operator, OperatorStatistics()).add(part)
+        self.latency.merge(other.latency)
