@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
-from foretide.spark.sources import register_sources
+from foretide.spark import create_session
 
 HERE = Path(__file__).parent
 
@@ -32,22 +30,29 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     directory = tmp_path_factory.mktemp("spark")
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    session = (
-        SparkSession.builder.master("local[2]")
-        .appName("foretide-tests")
-        .config("spark.ui.enabled", "false")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.sql.warehouse.dir", str(directory / "warehouse"))
-        .config("spark.local.dir", str(directory / "local"))
-        .config("spark.sql.streaming.checkpointLocation", str(directory / "checkpoints"))
-        .config("spark.sql.streaming.stopTimeout", "20s")
-        .getOrCreate()
+    session = create_session(
+        "local[2]",
+        "foretide-tests",
+        settings={
+            "spark.sql.shuffle.partitions": "2",
+            "spark.sql.warehouse.dir": str(directory / "warehouse"),
+            "spark.local.dir": str(directory / "local"),
+            "spark.sql.streaming.checkpointLocation": str(directory / "checkpoints"),
+            "spark.sql.streaming.stopTimeout": "20s",
+        },
     )
-    session.sparkContext.setLogLevel("ERROR")
-    register_sources(session)
     yield session
     session.stop()
+
+
+@pytest.fixture
+def write_trace(tmp_path: Path) -> Callable[..., str]:
+    """Return a function that writes a trace of so many events per second, second by second, and returns its path."""
+
+    def write(*rates: float, name: str = "trace") -> str:
+        path = tmp_path / f"{name}.csv"
+        lines = [f"{second},{rate}" for second, rate in enumerate(rates)]
+        path.write_text("\n".join(["second,events_per_second", *lines]) + "\n", encoding="utf-8")
+        return str(path)
+
+    return write

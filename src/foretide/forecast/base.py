@@ -3,81 +3,65 @@
 from __future__ import annotations
 
 import math
+import os
 import time
 from abc import abstractmethod
-from dataclasses import dataclass
-from typing import ClassVar, Self
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
+from foretide._version import __version__
 from foretide.errors import ConfigError, ForecastError, NotReadyError
+from foretide.forecast.archive import Arrays, write_archive
+from foretide.forecast.lead_errors import LeadErrors, difference_quantiles
+from foretide.forecast.series import Series, bridged, last_value
 from foretide.records import Floats, Forecast
 
-__all__ = ["Forecaster", "Series", "last_value"]
+__all__ = ["EXTRAS", "LEVELS", "Array", "Forecaster", "Series", "bridged", "last_value"]
 
-
-@dataclass(frozen=True, eq=False)
-class Series:
-    """A stretch of equally spaced rates, NaN where none was measured.
-
-    Parameters
-    ----------
-    values : array
-        Events per second, oldest first.
-    step_s : float
-        The time between two values.
-    ended_at_s : float
-        The instant of the last value.
-    name : str
-        What it is, for instance a source's id.
-    """
-
-    values: Floats
-    step_s: float = 1.0
-    ended_at_s: float = 0.0
-    name: str = "series"
-
-    def __post_init__(self) -> None:
-        values = np.asarray(self.values, dtype=np.float64)
-        if values.ndim != 1:
-            raise ForecastError(f"series {self.name!r}: expected one row of values, got shape {values.shape}")
-        if not 0 < self.step_s < np.inf:
-            raise ForecastError(f"series {self.name!r}: expected steps of more than 0 seconds, got {self.step_s}")
-        object.__setattr__(self, "values", values)
-
-    @classmethod
-    def of(cls, values: Series | npt.ArrayLike) -> Series:
-        """Take plain numbers as one value a second.
-
-        >>> Series.of([3, 5]).values
-        array([3., 5.])
-        """
-        return values if isinstance(values, Series) else cls(np.asarray(values, dtype=np.float64))
-
-    def followed_by(self, values: npt.ArrayLike) -> Series:
-        """Return plain numbers as the series that goes on where this one ends.
-
-        >>> Series(np.array([3.0]), step_s=5.0, ended_at_s=60.0).followed_by([5.0, 6.0]).ended_at_s
-        70.0
-        """
-        after = np.asarray(values, dtype=np.float64)
-        return Series(after, self.step_s, self.ended_at_s + after.size * self.step_s, self.name)
-
+Array = npt.NDArray[Any]
+#: The levels of the quantiles that a forecast has unless others are asked for.
+LEVELS = (0.1, 0.5, 0.9)
+#: What each extra of the package installs, as modules.
+EXTRAS: Mapping[str, tuple[str, ...]] = {"boost": ("lightgbm",), "deep": ("jax", "equinox", "optax")}
 
 # What every forecaster has seen at first: one and the same, so that two with equal settings are equal.
 _NOTHING = Series(np.empty(0))
+# Within these bounds squares, sums and products of a few values neither overflow nor vanish.
+_SMALL, _LARGE = 2.0**-200, 2.0**200
+_LARGEST = float(np.finfo(np.float64).max)
 
 
 class Forecaster(BaseModel):
-    """Learns from a history and predicts the steps ahead.
+    r"""Learns from a history and predicts the steps ahead.
 
     A forecaster is its own settings: parameters are validated fields (ADR 0002). What it has learnt is private; `clone`
     gives a fresh one with the same settings. It is defined for every history: missing values (NaN) are bridged, one
-    value is enough, and with none `predict` raises `NotReadyError`. Predicted rates are never negative.
+    value is enough, and with none `predict` raises `NotReadyError`. Rates and their quantiles are finite and never
+    negative, quantiles grow with their level. The same settings (the seed among them) and the same values give the
+    same forecasts. `fit` may take long where a model trains; `update` is cheap.
 
-    A model of its own overrides `forecast_mean`, which gets the finite values of the window.
+    A model implements `forecast_mean`; the rest is optional:
+
+    - `forecast_quantiles`, or `outlook` where mean and quantiles come from one computation, for a model that has a
+      predictive distribution. The default adds to the mean the quantiles of the model's own past errors: each `predict`
+      keeps its mean, later observations give errors by lead time, the last 128 of each lead count. Before a lead has
+      20 of them, the changes of the window over as many steps stand in, less their mean.
+    - `_train`, called by `fit` with the whole history, and `_observe`, called by `update`, for a model that learns
+      more than its window.
+    - `_learnt` and `_restore`, which turn that into arrays for `save` and back.
+
+    Values reach `forecast_mean` finite, of no more than `window`, and within 2^±200 or all 0: larger and smaller series
+    are scaled by a power of two before and back after, so that a model need not fear overflow.
+
+    Class attributes: `name`, `summary`, and `spec` (requirements it follows); `cost`, "dear" where one refit takes more
+    than some milliseconds and should stay off the control thread; `needs`, the extra to install, if any;
+    `check_settings`, with which the contract suite makes it quick.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -85,13 +69,50 @@ class Forecaster(BaseModel):
     name: ClassVar[str]
     summary: ClassVar[str]
     spec: ClassVar[tuple[str, ...]]
+    cost: ClassVar[Literal["cheap", "dear"]] = "cheap"
+    needs: ClassVar[str | None] = None
+    check_settings: ClassVar[Mapping[str, Any]] = {}
 
     window: int = Field(default=100, ge=1, description="Observations that it looks back (P6: the last 100).")
     _series: Series = PrivateAttr(default_factory=lambda: _NOTHING)
+    _seen: int = PrivateAttr(default=0)
+    _errors: LeadErrors | None = PrivateAttr(default=None)
 
     @abstractmethod
     def forecast_mean(self, values: Floats, horizon: int) -> Floats:
         """Return the mean of each step ahead, given at least one value and no gaps."""
+
+    def forecast_quantiles(self, values: Floats, mean: Floats, levels: Floats) -> Floats:
+        """Return quantiles of shape (levels, horizon) around `mean`, from the model's own errors; see the class."""
+        found = np.full((levels.size, mean.size), np.nan)
+        if self._errors is not None:
+            found = self._errors.quantiles(levels, mean.size) / _scale_of(bridged(self._series.values))
+        if np.isnan(found).any():
+            changes = difference_quantiles(values, levels, mean.size)
+            found = np.where(np.isnan(found), changes, found)
+        around: Floats = mean + found
+        return around
+
+    def outlook(self, values: Floats, horizon: int, levels: Floats) -> tuple[Floats, Floats]:
+        """Return mean and quantiles; a model that gets both from one computation overrides this."""
+        mean = np.maximum(self.forecast_mean(values, horizon), 0.0)
+        self._check("the mean", mean, (horizon,))
+        if not levels.size:
+            return mean, np.empty((0, horizon))
+        return mean, self.forecast_quantiles(values, mean, levels)
+
+    def _train(self, history: Series) -> None:
+        """Learn from the whole history, NaN included, when `fit` is called; what was learnt before is to be dropped."""
+
+    def _observe(self, new: Series) -> None:
+        """Follow the values that `update` was given, NaN included."""
+
+    def _learnt(self) -> dict[str, Array]:
+        """Return what `_train` and `_observe` have learnt as plain arrays."""
+        return {}
+
+    def _restore(self, arrays: Arrays) -> None:
+        """Take back what `_learnt` returned."""
 
     def fit(self, history: Series | npt.ArrayLike) -> Self:
         """Forget what was learnt and learn from `history`."""
@@ -99,6 +120,8 @@ class Forecaster(BaseModel):
         # A copy, so that nobody changes what was learnt by writing into the history afterwards.
         recent = series.values[-self.window :].copy()
         self._series = Series(recent, series.step_s, series.ended_at_s, series.name)
+        self._seen, self._errors = series.values.size, None
+        self._train(series)
         return self
 
     def update(self, values: Series | npt.ArrayLike) -> Self:
@@ -117,10 +140,14 @@ class Forecaster(BaseModel):
             )
         known = np.concatenate((self._series.values, new.values))[-self.window :]
         self._series = Series(known, new.step_s, new.ended_at_s, new.name)
+        if self._errors is not None:
+            self._errors.observe(self._seen, new.values)
+        self._seen += new.values.size
+        self._observe(new)
         return self
 
-    def predict(self, horizon: int) -> Forecast:
-        """Return the forecast of the next `horizon` steps.
+    def predict(self, horizon: int, levels: Sequence[float] = LEVELS) -> Forecast:
+        """Return the forecast of the next `horizon` steps, with a quantile for each of `levels`.
 
         Raises
         ------
@@ -129,23 +156,26 @@ class Forecaster(BaseModel):
         ForecastError
             When the model's rates are not finite, or not as many as asked for.
         """
-        if horizon < 1:
-            raise ConfigError("horizon", expected="at least 1 step", got=horizon)
+        asked = _checked(horizon, levels)
         started = time.perf_counter()
-        values = _bridged(self._series.values)
+        values = bridged(self._series.values)
         if not values.size:
             raise NotReadyError(f"forecaster {self.name!r} has seen no value of {self._series.name!r} yet")
-        mean = np.maximum(self.forecast_mean(values, horizon), 0.0)
-        if mean.shape != (horizon,):
-            raise ForecastError(
-                f"forecast of {self._series.name!r} by {self.name!r}: expected {horizon} steps, got shape {mean.shape}"
-            )
+        scale = _scale_of(values)
+        mean, quantiles = self.outlook(values / scale if scale != 1.0 else values, horizon, asked)
+        self._check("the mean", mean, (horizon,))
+        self._check("the quantiles", quantiles, (asked.size, horizon))
+        mean, quantiles = _rates(mean, scale), np.sort(_rates(quantiles, scale), axis=0)
+        if self._errors is None:
+            self._errors = LeadErrors()
+        self._errors.remember(self._seen, mean)
         return Forecast(
             series=self._series.name,
             model=self.name,
             made_at_s=self._series.ended_at_s,
             step_s=self._series.step_s,
             mean=mean,
+            quantiles=dict(zip(asked.tolist(), quantiles, strict=True)),
             cost_ms=1e3 * (time.perf_counter() - started),
         )
 
@@ -153,25 +183,75 @@ class Forecaster(BaseModel):
         """Return a forecaster with the same settings that has learnt nothing."""
         return type(self)(**self.model_dump())
 
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write settings and everything learnt to one file, from which `load_forecaster` takes it back.
 
-def last_value(series: Series, horizon: int) -> Floats:
-    """Return the last measured value of `series`, for every step ahead; 0 where nothing was ever measured.
+        The file appears as a whole or not at all. It is a zip of JSON and NumPy arrays; nothing in it is executed.
+        """
+        series = self._series
+        head = {
+            "foretide": __version__,
+            "model": self.name,
+            "settings": self.model_dump(mode="json"),
+            "series": {"name": series.name, "step_s": series.step_s, "ended_at_s": series.ended_at_s},
+            "seen": self._seen,
+        }
+        errors = {} if self._errors is None else self._errors.arrays()
+        arrays: dict[str, Array] = {"values": series.values}
+        arrays |= {f"errors.{name}": array for name, array in errors.items()}
+        arrays |= {f"learnt.{name}": np.asarray(array) for name, array in self._learnt().items()}
+        return write_archive(path, head, arrays)
 
-    >>> last_value(Series(np.array([3.0, 5.0, np.nan])), 2)
-    array([5., 5.])
-    """
-    values = _bridged(series.values)
-    return np.full(horizon, max(values[-1], 0.0) if values.size else 0.0)
+    def restore(self, head: Mapping[str, Any], arrays: Arrays) -> Self:
+        """Take back what `save` wrote, given as `read_archive` returns it; `load_forecaster` calls this."""
+        self._series = Series(arrays["values"], **head["series"])
+        self._seen = int(head["seen"])
+        errors = _under("errors.", arrays)
+        self._errors = LeadErrors.of(errors) if errors else None
+        self._restore(_under("learnt.", arrays))
+        return self
+
+    @classmethod
+    def missing(cls) -> tuple[str, ...]:
+        """Return the modules it needs that are not installed.
+
+        >>> from foretide.forecast import Basic
+        >>> Basic.missing()
+        ()
+        """
+        return tuple(module for module in EXTRAS.get(cls.needs or "", ()) if find_spec(module) is None)
+
+    def _check(self, what: str, rates: Floats, shape: tuple[int, ...]) -> None:
+        where = f"forecast of {self._series.name!r} by {self.name!r}"
+        if rates.shape != shape:
+            raise ForecastError(f"{where}: expected {what} of {shape[-1]} steps, got shape {rates.shape}")
+        if not np.isfinite(rates).all():
+            raise ForecastError(f"{where}: expected finite rates, got {rates.tolist()} for {what}")
 
 
-def _bridged(values: Floats) -> Floats:
-    """Return `values` from the first to the last finite one, gaps filled by straight lines.
+def _checked(horizon: int, levels: Sequence[float]) -> Floats:
+    """Return the levels in order, each once."""
+    if horizon < 1:
+        raise ConfigError("horizon", expected="at least 1 step", got=horizon)
+    asked = np.unique(np.asarray(levels, dtype=np.float64))
+    if asked.size and not (asked[0] > 0 and asked[-1] < 1):
+        raise ConfigError("levels", expected="levels between 0 and 1, such as 0.9", got=list(levels))
+    return asked
 
-    A gap at the end stays out: its length is not known to be over.
-    """
-    known = np.flatnonzero(np.isfinite(values))
-    if known.size == values.size or not known.size:
-        return values[known]
-    inside = np.arange(known[0], known[-1] + 1)
-    bridged: Floats = np.interp(inside, known, values[known])
-    return bridged
+
+def _scale_of(values: Floats) -> float:
+    """Return the power of two by which to divide `values` so that they can be squared and summed."""
+    largest = float(np.abs(values).max())
+    if largest == 0.0 or _SMALL <= largest <= _LARGE:
+        return 1.0
+    return float(2.0 ** (math.frexp(largest)[1] - 1))
+
+
+def _rates(rates: Floats, scale: float) -> Floats:
+    """Return rates of scaled values in events per second: not negative, and finite."""
+    back: Floats = np.clip(rates, 0.0, _LARGEST / max(scale, 1.0)) * scale
+    return back
+
+
+def _under(prefix: str, arrays: Arrays) -> dict[str, Array]:
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}

@@ -11,9 +11,6 @@ from foretide.records import Floats
 
 __all__ = ["Lr"]
 
-# A hair below the largest float: multiplying back into events per second may round up, and must stay finite.
-_LARGEST = float(np.finfo(np.float64).max) * (1 - 1e-12)
-
 
 class Lr(Forecaster):
     """Fit a straight line to the window by least squares on the time index, and follow it.
@@ -28,12 +25,8 @@ class Lr(Forecaster):
 
     def forecast_mean(self, values: Floats, horizon: int) -> Floats:
         """Extrapolate the line; a single value has no slope."""
-        # Sums of squares in units of the largest value cannot overflow; the line itself stops at the largest float.
-        scale = float(np.abs(values).max()) or 1.0
         index = np.arange(values.size) - (values.size - 1) / 2
         spread = float(index @ index)
-        slope = float(index @ (values / scale)) / spread if spread else 0.0
-        ahead = np.arange(1, horizon + 1) + (values.size - 1) / 2
-        most = _LARGEST / scale
-        mean: Floats = np.clip((values / scale).mean() + slope * ahead, -most, most) * scale
+        slope = float(index @ values) / spread if spread else 0.0
+        mean: Floats = values.mean() + slope * (np.arange(1, horizon + 1) + (values.size - 1) / 2)
         return mean

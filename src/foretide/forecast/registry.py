@@ -2,27 +2,85 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
 from foretide.config import validated
+from foretide.errors import ConfigError, ForecastError
+from foretide.forecast.archive import read_archive
 from foretide.forecast.base import Forecaster
 from foretide.forecast.basic import Basic
 from foretide.forecast.lr import Lr
 from foretide.registry import Registry
 
-__all__ = ["FORECASTERS", "make_forecaster"]
+__all__ = ["FORECASTERS", "all_forecasters", "load_forecaster", "make_forecaster"]
 
 _BUILT_IN: tuple[type[Forecaster], ...] = (Basic, Lr)
+#: Our own models by name, also those whose extra is not installed.
 FORECASTERS: Mapping[str, type[Forecaster]] = MappingProxyType({model.name: model for model in _BUILT_IN})
 _REGISTRY = Registry("forecaster", "foretide.forecasters", FORECASTERS, Forecaster)
+
+
+def all_forecasters() -> Mapping[str, type[Forecaster]]:
+    """Return every model by name, those that other packages offer as entry points of ``foretide.forecasters`` too.
+
+    >>> all_forecasters()["basic"].summary
+    'the last value goes on'
+    """
+    return _REGISTRY.all
 
 
 def make_forecaster(name: str, /, **settings: Any) -> Forecaster:
     """Return the forecaster called `name` with these settings.
 
+    Raises
+    ------
+    ConfigError
+        When there is none of that name, a setting is wrong, or an extra must be installed first.
+
+    Examples
+    --------
     >>> make_forecaster("lr", window=20)
     Lr(window=20)
     """
-    return validated(_REGISTRY.find(name), settings, f"forecaster.{name}")
+    model = _REGISTRY.find(name)
+    missing = model.missing()
+    if missing:
+        raise ConfigError(
+            "forecaster",
+            expected=f"the packages that {name!r} needs to be installed",
+            got=f"none of {', '.join(missing)}" if len(missing) > 1 else f"no {missing[0]}",
+            remedy=f"pip install 'foretide[{model.needs}]'",
+        )
+    return validated(model, settings, f"forecaster.{name}")
+
+
+def load_forecaster(path: str | os.PathLike[str]) -> Forecaster:
+    """Return the forecaster that `Forecaster.save` wrote to `path`, with everything it had learnt.
+
+    Raises
+    ------
+    ForecastError
+        When the file is missing, cut short, or of another format.
+    ConfigError
+        When its model is not installed or takes other settings now.
+    """
+    head, arrays = read_archive(path)
+    try:
+        name, settings = head["model"], head["settings"]
+        return make_forecaster(name, **settings).restore(head, arrays)
+    except ConfigError as error:
+        remedy = f"{error.remedy}; " if error.remedy else ""
+        raise ConfigError(
+            f"{error.setting} of forecaster file {os.fspath(path)}",
+            expected=error.expected,
+            got=error.got,
+            remedy=f"{remedy}install what offers this model, or train the forecaster anew",
+        ) from error
+    except Exception as error:
+        raise ForecastError(
+            f"forecaster file {os.fspath(path)}: expected all that a forecaster of its kind saves, got "
+            f"{type(error).__name__}: {error}; save or train it anew"
+        ) from error

@@ -6,14 +6,13 @@ from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import Field
 
-from foretide.plan.base import Planner, Situation
+from foretide.plan.base import Situation
 from foretide.plan.cost import Costs, as_columns, operator_costs, timetable_cost, with_initial
-from foretide.plan.epochs import Outlook, need_terms, outlook
-from foretide.plan.load import replica_terms
+from foretide.plan.epochs import Outlook
 from foretide.plan.optimal import optimal_timetable
-from foretide.records import Floats, Ints, Plan, Term
+from foretide.plan.timetable import TimetablePlanner
+from foretide.records import Ints, Term
 
 __all__ = ["Cba", "cancel_restarts", "capacity_timetable", "cba_timetable", "merge_actions", "optimality_gap"]
 
@@ -127,11 +126,8 @@ def _gap(cost: float, best: float) -> float:
     return cost / best - 1 if best > 0 else 0.0
 
 
-class Cba(Planner):
-    """Follow the timetable of the Cost-Balance-Algorithm over the forecast horizon.
-
-    The first epoch of `cba_timetable`, planned from what runs now; the whole timetable is the plan's schedule.
-    Queues do not count, the guard `CatchUp` adds them.
+class Cba(TimetablePlanner):
+    """Follow the timetable of the Cost-Balance-Algorithm over the forecast horizon, planned from what runs now.
 
     >>> Cba(horizon=6, costs={"reroute": 500}).costs.reroute
     500.0
@@ -140,42 +136,20 @@ class Cba(Planner):
     name: ClassVar[str] = "cba"
     summary: ClassVar[str] = "a timetable that balances running, starting, stopping, re-routing (BGElasor's CBA)"
     spec: ClassVar[tuple[str, ...]] = ("B2", "B3")
-    needs_forecast: ClassVar[bool] = True
 
-    horizon: int = Field(default=12, ge=1, le=1000, description="Epochs (intervals) to plan ahead.")
-    costs: Costs = Field(default_factory=Costs, description="Prices of running, starting, stopping, re-routing.")
-
-    @property
-    def intervals_ahead(self) -> int:
-        """The horizon."""
-        return self.horizon
-
-    def plan(self, situation: Situation) -> Plan:
-        """Return the first epoch of the timetable, and all of it as the schedule."""
-        ahead = outlook(situation, situation.expected_arrivals(self.horizon))
+    def timetable(self, situation: Situation, ahead: Outlook) -> tuple[Ints, tuple[Term, ...]]:
+        """Return the timetable after the three steps, with what each made of the next epoch, and costs."""
         # What runs above an operator's maximum has to stop in any case, so no action may wait for it.
         running = np.minimum(situation.replicas, situation.topology.maximum_replicas)
         capacity = capacity_timetable(ahead.needs)
         merged = merge_actions(capacity, self.costs, running)
         timetable = cancel_restarts(merged, self.costs, running)
-        steps = (
-            Term("n⁽¹⁾", "replicas of the next epoch after step 1", "B3 step 1: n = need", _floats(capacity[0])),
-            Term("n⁽²⁾", "replicas of the next epoch after step 2", "B3 step 2: actions merged", _floats(merged[0])),
-            Term(
-                "n⁽³⁾",
-                "replicas of the next epoch after step 3",
-                "B3 step 3: restarts cancelled",
-                _floats(timetable[0]),
-            ),
-        )
-        terms = (
-            Term("λ̂₊₁", "events of the next epoch", "forecast input spread by P5 Eq. 4-5", ahead.loads[0], "events"),
-            *replica_terms(situation.window.execution_s, ahead.busy[0]),
-            *need_terms(ahead),
-            *steps,
+        return timetable, (
+            _next_epoch(1, "n = need", capacity),
+            _next_epoch(2, "actions merged", merged),
+            _next_epoch(3, "restarts cancelled", timetable),
             *self._cost_terms(situation, ahead, timetable),
         )
-        return self.decide(situation, ahead.wanted(timetable), terms, demand=ahead.busy[0], schedule=timetable)
 
     def _cost_terms(self, situation: Situation, ahead: Outlook, timetable: Ints) -> tuple[Term, ...]:
         now, bound = situation.replicas, situation.topology.maximum_replicas
@@ -189,5 +163,7 @@ class Cba(Planner):
         )
 
 
-def _floats(counts: Ints) -> Floats:
-    return counts.astype(np.float64)
+def _next_epoch(step: int, what: str, timetable: Ints) -> Term:
+    symbol = "n" + "⁽¹⁾⁽²⁾⁽³⁾"[3 * step - 3 : 3 * step]
+    first = timetable[0].astype(np.float64)
+    return Term(symbol, f"replicas of the next epoch after step {step}", f"B3 step {step}: {what}", first)

@@ -6,14 +6,13 @@ from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import Field
 
 from foretide.errors import PlanError
-from foretide.plan.base import Planner, Situation
+from foretide.plan.base import Situation
 from foretide.plan.cost import Costs, as_columns, operator_costs
-from foretide.plan.epochs import need_terms, outlook
-from foretide.plan.load import replica_terms
-from foretide.records import Floats, Ints, Plan, Term
+from foretide.plan.epochs import Outlook
+from foretide.plan.timetable import TimetablePlanner
+from foretide.records import Floats, Ints, Term
 
 __all__ = ["Optimal", "optimal_timetable"]
 
@@ -131,11 +130,10 @@ def _step_costs(before: Ints, counts: Ints, costs: Costs) -> Floats:
     return np.asarray(price, dtype=np.float64)
 
 
-class Optimal(Planner):
+class Optimal(TimetablePlanner):
     """Follow the cheapest timetable over the forecast horizon, found exactly.
 
-    Minimises the cost of [BGElasor]_ from what runs now to the end of the horizon; the first epoch is the plan, the
-    whole timetable its schedule. Queues do not count, the guard `CatchUp` adds them.
+    Minimises the cost of [BGElasor]_ from what runs now to the end of the horizon.
 
     >>> Optimal(horizon=6).intervals_ahead
     6
@@ -144,28 +142,14 @@ class Optimal(Planner):
     name: ClassVar[str] = "optimal"
     summary: ClassVar[str] = "the cheapest timetable over the forecast horizon, found exactly"
     spec: ClassVar[tuple[str, ...]] = ("B2", "B3")
-    needs_forecast: ClassVar[bool] = True
 
-    horizon: int = Field(default=12, ge=1, le=1000, description="Epochs (intervals) to plan ahead.")
-    costs: Costs = Field(default_factory=Costs, description="Prices of running, starting, stopping, re-routing.")
-
-    @property
-    def intervals_ahead(self) -> int:
-        """The horizon."""
-        return self.horizon
-
-    def plan(self, situation: Situation) -> Plan:
-        """Return the first epoch of the cheapest timetable, and all of it as the schedule."""
-        ahead = outlook(situation, situation.expected_arrivals(self.horizon))
-        timetable = optimal_timetable(
-            ahead.needs, self.costs, maximum=situation.topology.maximum_replicas, initial=situation.replicas
-        )
-        cost = operator_costs(timetable, self.costs, situation.replicas)
-        terms = (
-            Term("λ̂₊₁", "events of the next epoch", "forecast input spread by P5 Eq. 4-5", ahead.loads[0], "events"),
-            *replica_terms(situation.window.execution_s, ahead.busy[0]),
-            *need_terms(ahead),
-            Term("n*", "replicas of the cheapest timetable, next epoch", "B2: argmin W(n)", timetable[0].astype(float)),
+    def timetable(self, situation: Situation, ahead: Outlook) -> tuple[Ints, tuple[Term, ...]]:
+        """Return the cheapest timetable, with its cost."""
+        now = situation.replicas
+        timetable = optimal_timetable(ahead.needs, self.costs, situation.topology.maximum_replicas, now)
+        cost = operator_costs(timetable, self.costs, now)
+        first = timetable[0].astype(np.float64)
+        return timetable, (
+            Term("n*", "replicas of the cheapest timetable, next epoch", "B2: argmin W(n)", first),
             Term("W(n*)", "cost of the cheapest timetable", "B2 Eq. 5-8, from what runs now", cost),
         )
-        return self.decide(situation, ahead.wanted(timetable), terms, demand=ahead.busy[0], schedule=timetable)

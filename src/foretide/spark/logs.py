@@ -20,7 +20,15 @@ appender.console.name = console
 appender.console.target = SYSTEM_ERR
 appender.console.layout.type = PatternLayout
 appender.console.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
+logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
+logger.gateway.level = error
 """
+# They log the stack trace of a failed operator, in several places; the error that is raised says all there is to it.
+_REPEATED = (
+    "org.apache.spark.executor.Executor",
+    "org.apache.spark.scheduler.TaskSetManager",
+    "org.apache.spark.sql.execution.streaming.runtime.MicroBatchExecution",
+)
 
 
 @contextmanager
@@ -32,7 +40,8 @@ def quiet_start() -> Iterator[None]:
         return
     with tempfile.TemporaryDirectory(prefix="foretide-") as folder:
         file = Path(folder, "log4j2.properties")
-        file.write_text(_ERRORS_ONLY, encoding="utf-8")
+        off = [f"logger.off{i}.name = {name}\nlogger.off{i}.level = off\n" for i, name in enumerate(_REPEATED)]
+        file.write_text("".join([_ERRORS_ONLY, *off]), encoding="utf-8")
         os.environ[_VARIABLE] = f"{options} {_PROPERTY}{file.as_uri()}".strip()
         try:
             yield

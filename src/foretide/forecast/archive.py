@@ -1,0 +1,90 @@
+"""Forecasters on disk: one zip file with JSON and NumPy arrays, never pickles."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import tempfile
+import zipfile
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from foretide.errors import ForecastError
+
+__all__ = ["FORMAT", "Arrays", "read_archive", "write_archive"]
+
+#: The version of the file's layout; it grows when an older reader could not understand it.
+FORMAT = 1
+Arrays = Mapping[str, npt.NDArray[Any]]
+
+_HEAD, _ARRAYS = "forecaster.json", "arrays.npz"
+# A fixed time in the archive, so that equal forecasters give equal files.
+_NO_TIME = (1980, 1, 1, 0, 0, 0)
+
+
+def write_archive(path: str | os.PathLike[str], head: Mapping[str, Any], arrays: Arrays) -> Path:
+    """Write `head` and `arrays` to `path` as a whole or not at all: nobody ever reads half a file."""
+    target = Path(path)
+    objects = [name for name, array in arrays.items() if array.dtype.hasobject]
+    if objects:
+        raise ForecastError(f"forecaster file {target}: expected plain arrays, got objects in {', '.join(objects)}")
+    packed = io.BytesIO()
+    np.savez(packed, **arrays)  # type: ignore[arg-type]  # its stub takes the names for allow_pickle
+    text = json.dumps({"format": FORMAT, **head}, indent=1, sort_keys=True, allow_nan=False)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+                archive.writestr(zipfile.ZipInfo(_HEAD, _NO_TIME), text)
+                archive.writestr(zipfile.ZipInfo(_ARRAYS, _NO_TIME), packed.getvalue(), zipfile.ZIP_DEFLATED)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, target)
+    except BaseException:
+        with suppress(FileNotFoundError):
+            os.unlink(temporary)
+        raise
+    return target
+
+
+def read_archive(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+    """Return head and arrays of the file at `path`.
+
+    Raises
+    ------
+    ForecastError
+        When it is missing, damaged, or of another format; the message names the file and what to do.
+    """
+    source = Path(path)
+    try:
+        with zipfile.ZipFile(source) as archive:
+            head = json.loads(archive.read(_HEAD))
+            _check_format(source, head)
+            with np.load(io.BytesIO(archive.read(_ARRAYS)), allow_pickle=False) as packed:
+                return head, {name: packed[name] for name in packed.files}
+    except ForecastError:
+        raise
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise ForecastError(f"forecaster file {source}: cannot be read: {reason}; check the path") from error
+    except Exception as error:  # zipfile, json and NumPy each have errors of their own for broken bytes
+        raise ForecastError(
+            f"forecaster file {source}: expected a whole file that `save` wrote, got one that is cut short or damaged "
+            f"({error}); save or train the forecaster anew"
+        ) from error
+
+
+def _check_format(source: Path, head: object) -> None:
+    version = head.get("format") if isinstance(head, dict) else None
+    if version != FORMAT:
+        raise ForecastError(
+            f"forecaster file {source}: expected format {FORMAT}, got {version!r}; load it with the version of "
+            f"Foretide that wrote it, or save or train the forecaster anew"
+        )

@@ -1,0 +1,172 @@
+"""Running topologies as `foretide run` does: in this process, on a local Spark of its own, and on a small cluster."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from foretide.spark.errors import OperatorError
+from foretide.spark.overrides import TraceOverrides, with_trace_options
+from foretide.spark.session_run import Progress, RunOptions, run_topology
+from foretide.topology import Topology, flow, load_topology
+from foretide.traces import Replay, load_trace, payload
+
+pytestmark = pytest.mark.spark
+
+WORDCOUNT = Path(__file__).parents[2] / "examples" / "wordcount.py"
+HELPER = """
+def longer(batch, least):
+    import pyarrow.compute as pc
+
+    return batch.filter(pc.greater_equal(pc.utf8_length(batch["key"]), least))
+"""
+JOB = """
+import pyarrow as pa
+
+import helper
+from foretide import flow
+
+LEAST = 4
+
+
+def keep(batch: pa.RecordBatch) -> pa.RecordBatch:
+    return helper.longer(batch, LEAST)
+
+
+job = flow("beside")
+(
+    job.source("in", "trace", trace={trace!r}, until="all")
+    .operator("keep", keep, mode="arrow", schema="id long, key string, text string")
+    .operator("again", keep, mode="arrow", grouping="fields:key", queued=True)
+    .sink("out", "parquet", path={out!r})
+)
+topology = job.build()
+"""
+
+
+class Watcher:
+    """Keeps what it is shown, and stops the run when told to."""
+
+    def __init__(self, stop_after_batches: int | None = None) -> None:
+        self.shown: list[Progress] = []
+        self.drained = False
+        self._stop_after = stop_after_batches
+
+    def show(self, progress: Progress) -> None:
+        self.shown.append(progress)
+
+    def draining(self) -> None:
+        self.drained = True
+
+    def stopping(self) -> bool:
+        return self._stop_after is not None and self.shown[-1].batches >= self._stop_after
+
+
+def wordcount(trace: str, **options: Any) -> Topology:
+    topology = load_topology(WORDCOUNT)
+    return with_trace_options(topology, TraceOverrides(trace=trace, rate_scale=1.0, **options))
+
+
+def foretide(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", "from foretide.cli import main; main()", *arguments]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=240, check=False)
+
+
+def expected_words(trace: str) -> Counter[str]:
+    replay = Replay(load_trace(trace), payload("words"))
+    texts = (text for batch in replay.events(0, replay.total_events, 0) for text in batch["text"].to_pylist())
+    return Counter(word for text in texts for word in text.split(" "))
+
+
+def test_a_run_ends_when_all_input_is_through_and_reports_all_of_it(
+    spark: SparkSession, tmp_path: Path, write_trace: Callable[..., str]
+) -> None:
+    trace = write_trace(0, 0, 300, 300, 0, 300, name="pauses")
+    watcher = Watcher()
+    options = RunOptions(replicas={"split": 1, "count": 2}, poll_s=0.1)
+    report = run_topology(wordcount(trace, speed=2), spark, tmp_path / "run", options, watcher)
+    words = sum(expected_words(trace).values())
+    split, count = report.operators["split"], report.operators["count"]
+    # The pauses of the trace, at its beginning above all, are not its end.
+    assert (report.ending, report.drained, watcher.drained) == ("all input is through", True, True)
+    assert (report.arrived, report.waiting, report.dead_letters) == (900, 0, 0)
+    assert (split.rows_in, split.rows_out, count.rows_in) == (900, words, words)
+    assert (split.replicas, count.replicas) == (1, 2)
+    assert split.rows_per_s == pytest.approx(900 / report.measured_s)
+    assert split.execution_ms == pytest.approx(1000 * split.busy_s / 900)
+    assert count.utilisation == pytest.approx(count.busy_s / report.measured_s / 2)
+    assert report.latency["count"] == count.rows_out
+    assert 0 < report.latency["p50"] <= report.latency["p95"] <= report.latency["p99"]
+    assert max(progress.arrived for progress in watcher.shown) <= 900
+    assert watcher.shown[-1].replicas == {"split": 1, "count": 2}
+
+
+def test_a_run_that_was_stopped_goes_on_where_it_was(
+    spark: SparkSession, tmp_path: Path, write_trace: Callable[..., str]
+) -> None:
+    topology = wordcount(write_trace(*[200] * 8, name="long"), speed=2)
+    first = run_topology(topology, spark, tmp_path / "run", RunOptions(poll_s=0.05), Watcher(stop_after_batches=1))
+    assert first.ending == "interrupted"
+    rest = run_topology(topology, spark, tmp_path / "run", RunOptions(poll_s=0.1), Watcher())
+    assert rest.ending == "all input is through"
+    assert first.operators["split"].rows_in + rest.operators["split"].rows_in == 1600
+    # Once more, there is nothing left to do.
+    last = run_topology(topology, spark, tmp_path / "run", RunOptions(poll_s=0.1), Watcher())
+    assert (last.ending, last.batches) == ("all input is through", 0)
+
+
+def test_time_limits_a_run(spark: SparkSession, tmp_path: Path, write_trace: Callable[..., str]) -> None:
+    topology = wordcount(write_trace(*[10] * 600, name="endless"), speed=1)
+    report = run_topology(topology, spark, tmp_path / "run", RunOptions(seconds=3.0, poll_s=0.1), Watcher())
+    assert (report.ending, report.drained) == ("time is up", True)
+    assert report.operators["split"].rows_in < 6000
+
+
+def test_the_error_of_an_operator_ends_the_run(
+    spark: SparkSession, tmp_path: Path, write_trace: Callable[..., str]
+) -> None:
+    job = flow("broken")
+    stream = job.source("in", "trace", trace=write_trace(100), until="all")
+    stream.operator("broken", lambda batch: {"nowhere": batch}, mode="arrow")
+    with pytest.raises(OperatorError, match="operator 'broken': expected outputs among"):
+        run_topology(job.build(), spark, tmp_path / "run", RunOptions(seconds=60), Watcher())
+    assert [query.name for query in spark.streams.active] == []
+
+
+def test_the_command_runs_the_example(tmp_path: Path, write_trace: Callable[..., str]) -> None:
+    trace = write_trace(*[400] * 6)
+    flags = ["--trace", trace, "--rate-scale", "1", "--speed", "2", "--replicas", "split=1,count=2"]
+    done = foretide("run", str(WORDCOUNT), *flags, "--master", "local[2]", "--json", "report.json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert report["operators"]["count"]["rows_in"] == sum(expected_words(trace).values())
+    for words in ("wordcount: starting Spark", "all input is through", "2,400 events came", "latency  p50"):
+        assert words in done.stdout
+    assert "ERROR" not in done.stderr
+
+
+@pytest.mark.slow
+def test_the_command_ships_what_lies_beside_the_file_to_a_cluster(
+    tmp_path: Path, write_trace: Callable[..., str]
+) -> None:
+    import pyarrow.parquet as pq
+
+    trace, out, elsewhere = write_trace(500, 500), tmp_path / "out", tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (tmp_path / "helper.py").write_text(HELPER)
+    (tmp_path / "job.py").write_text(JOB.format(trace=trace, out=str(out)))
+    done = foretide("run", str(tmp_path / "job.py"), "--master", "local-cluster[2,1,1024]", cwd=elsewhere)
+    assert done.returncode == 0, done.stderr
+    replay = Replay(load_trace(trace), payload("words"))
+    keys = [key for batch in replay.events(0, 1000, 0) for key in batch["key"].to_pylist()]
+    found = [key for file in out.rglob("*.parquet") for key in pq.read_table(file)["key"].to_pylist()]
+    assert Counter(found) == Counter(key for key in keys if len(key) >= 4)
+    assert "local-cluster[2,1,1024]: all input is through" in done.stdout

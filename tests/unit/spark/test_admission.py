@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import pytest
+
+from foretide.spark.admission import Admission
+from foretide.spark.settings import EngineSettings
+
+
+def make(first_rows: int = 1000, **settings: float) -> Admission:
+    return Admission(EngineSettings(first_rows=first_rows, **settings))  # type: ignore[arg-type]
+
+
+def test_the_first_limit_is_the_setting() -> None:
+    assert make(first_rows=123).limit == 123
+
+
+def test_a_full_batch_that_was_too_slow_lowers_the_limit() -> None:
+    admission = make()
+    admission.learn(rows=1000, duration_s=4.0, slots=1)
+    assert admission.limit == 625  # halfway from 1000 to 250
+
+
+def test_a_full_batch_that_was_quick_raises_the_limit_at_most_half_way_to_double() -> None:
+    admission = make()
+    admission.learn(rows=1000, duration_s=0.01, slots=1)
+    assert admission.limit == 1500
+
+
+def test_a_small_quick_batch_says_nothing() -> None:
+    admission = make()
+    admission.learn(rows=10, duration_s=0.3, slots=1)
+    assert admission.limit == 1000
+
+
+def test_a_small_slow_batch_does_say_something() -> None:
+    admission = make()
+    admission.learn(rows=100, duration_s=2.0, slots=1)
+    assert admission.limit == 525  # halfway from 1000 to 50
+
+
+def test_an_empty_batch_is_ignored() -> None:
+    admission = make()
+    admission.learn(rows=0, duration_s=9.0, slots=1)
+    assert admission.limit == 1000
+
+
+@pytest.mark.parametrize("pace", [200, 5_000, 80_000])
+def test_full_batches_bring_the_limit_to_what_fits_the_target(pace: int) -> None:
+    admission = make(batch_target_s=0.5)
+    for _ in range(60):
+        rows = admission.limit
+        admission.learn(rows, rows / pace, slots=1)
+    assert admission.limit == pytest.approx(pace * 0.5, rel=0.02)
+
+
+def test_the_limit_stays_between_one_row_and_the_most() -> None:
+    admission = make(first_rows=100, max_rows=150)
+    for _ in range(5):
+        admission.learn(admission.limit, 0.01, slots=1)
+    assert admission.limit == 150
+    for _ in range(60):
+        admission.learn(admission.limit, 1000.0, slots=1)
+    assert admission.limit == 1
+
+
+def test_more_slots_take_more_rows_at_once() -> None:
+    admission = make()
+    admission.expect(4)
+    assert admission.limit == 1000  # nothing is known of other slots yet
+    admission.learn(rows=1000, duration_s=1.0, slots=2)
+    admission.expect(6)
+    assert admission.limit == 3000
+    admission.expect(6)
+    assert admission.limit == 3000
+    admission.expect(1)
+    assert admission.limit == 500
