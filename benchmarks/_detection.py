@@ -16,7 +16,7 @@ from foretide.topology import GroupingSpec, Topology, flow
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples"))
 import twitter_detection  # noqa: E402 - the example is not part of a package
 
-__all__ = ["FUNCTIONS", "by_hand", "by_hand_exchanged", "detection"]
+__all__ = ["FUNCTIONS", "by_hand", "by_hand_exchanged", "detection", "mapping"]
 
 #: The user's code: four functions of Arrow batches, each adds a column.
 FUNCTIONS: Mapping[str, ArrowFunction] = {
@@ -59,13 +59,15 @@ def by_hand_exchanged(slots: int) -> Callable[[DataFrame], int]:
         columns = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in frame.schema.fields)
         for id, function in before:
             columns += f", {id} string"
-            frame = frame.mapInArrow(_mapping([function]), columns).repartition(slots)
+            frame = frame.mapInArrow(mapping([function]), columns).repartition(slots)
         return sum(row.rows for row in frame.mapInArrow(counting([last[1]]), COUNT).collect())
 
     return work
 
 
-def _mapping(functions: Sequence[ArrowFunction]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def mapping(functions: Sequence[ArrowFunction]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Return a function for `mapInArrow` that applies all `functions` to each batch."""
+
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for function in functions:

@@ -93,7 +93,8 @@ class TestEquality:
     ) -> None:
         trace = write_trace(600, 600)
         topology = through_all_groupings(trace, queued)
-        with start(topology, spark, tmp_path / "run", SMALL) as running:
+        settings = EngineSettings(first_rows=700, max_rows=700)
+        with start(topology, spark, tmp_path / "run", settings) as running:
             running.wait()
             found = running.sink("out").table().to_pylist()
             batches = running.batches()
@@ -359,7 +360,7 @@ class TestFaults:
             stream.operator("again", "users_module:double").sink("out", "memory")
             return job.build()
 
-        with pytest.raises(OperatorError, match="workers can import, got ModuleNotFoundError.*users_module.*addPyFile"):
+        with pytest.raises(OperatorError, match=r"can import, got ModuleNotFoundError.*users_module.*addPyFile"):
             with start(topology(), spark, tmp_path / "one", SMALL) as running:
                 running.wait(60)
         spark.sparkContext.addPyFile(str(module))
@@ -399,5 +400,5 @@ def test_an_operator_with_state_needs_spark_to_keep_it(spark: SparkSession, tmp_
     job = flow("state")
     stream = job.source("in", "trace", trace=write_trace(1, 1), until="all")
     stream.operator("count", same, mode="arrow", stateful=True, grouping="fields:key").sink("out", "memory")
-    with pytest.raises(TopologyError, match="operator 'count'.*expected mode='dataframe'"):
+    with pytest.raises(TopologyError, match=r"operator 'count'.*expected mode='dataframe'"):
         RunningTopology(job.build(), spark, tmp_path / "run")

@@ -115,6 +115,8 @@ def test_a_run_that_was_stopped_goes_on_where_it_was(
     topology = wordcount(write_trace(*[200] * 8, name="long"), speed=2)
     first = run_topology(topology, spark, tmp_path / "run", RunOptions(poll_s=0.05), Watcher(stop_after_batches=1))
     assert first.ending == "interrupted"
+    # What was read is what Spark knows to be read: no batch runs twice.
+    assert first.arrived - first.waiting == first.operators["split"].rows_in
     rest = run_topology(topology, spark, tmp_path / "run", RunOptions(poll_s=0.1), Watcher())
     assert rest.ending == "all input is through"
     assert first.operators["split"].rows_in + rest.operators["split"].rows_in == 1600
@@ -134,7 +136,7 @@ def test_the_error_of_an_operator_ends_the_run(
     spark: SparkSession, tmp_path: Path, write_trace: Callable[..., str]
 ) -> None:
     job = flow("broken")
-    stream = job.source("in", "trace", trace=write_trace(100), until="all")
+    stream = job.source("in", "trace", trace=write_trace(100, 100), until="all")
     stream.operator("broken", lambda batch: {"nowhere": batch}, mode="arrow")
     with pytest.raises(OperatorError, match="operator 'broken': expected outputs among"):
         run_topology(job.build(), spark, tmp_path / "run", RunOptions(seconds=60), Watcher())

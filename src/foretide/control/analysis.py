@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 
+from foretide.control.trained import TrainedModels
 from foretide.errors import NotReadyError
 from foretide.forecast import Forecaster, Series, last_value
 from foretide.records import Floats, Forecast, Window
@@ -20,10 +21,12 @@ class ForecastStage:
     ----------
     forecaster : Forecaster
         The model; every source gets a clone of it.
+    trained : TrainedModels, optional
+        Where trained models of the sources appear; each is taken over as soon as it is there.
     """
 
-    def __init__(self, forecaster: Forecaster) -> None:
-        self._prototype = forecaster
+    def __init__(self, forecaster: Forecaster, trained: TrainedModels | None = None) -> None:
+        self._prototype, self._trained = forecaster, trained
         self._models: dict[str, Forecaster] = {}
         self._seen: dict[str, int] = {}
 
@@ -48,13 +51,23 @@ class ForecastStage:
         model = self._models.get(source)
         new = window.samples - self._seen.get(source, 0)
         self._seen[source] = window.samples
-        if model is None or not 0 <= new <= series.values.size:
+        late = not 0 <= new <= series.values.size
+        trained = self._newly_trained(series, model is not None and late)
+        if trained is not None:
+            model = self._models[source] = trained
+        elif model is None or late:
             model = self._models[source] = self._prototype.clone()
             model.fit(series)
         else:
             values: Floats = series.values[series.values.size - new :]
             model.update(replace(series, values=values))
         return replace(model.predict(steps), came_from=(window.id,))
+
+    def _newly_trained(self, series: Series, anew: bool) -> Forecaster | None:
+        """Return a trained model that came meanwhile; the same one `anew` where values were missed."""
+        if self._trained is None:
+            return None
+        return self._trained.again(series) if anew else self._trained.newer(series)
 
 
 def _fallback(series: Series, window: Window, steps: int) -> Forecast:

@@ -170,7 +170,7 @@ def _forecast(forecasts: Mapping[str, Forecast]) -> tuple[Term, ...]:
         Term(
             f"λ̂({source})",
             "mean rate forecast" + (" (last value, since the forecaster failed)" if forecast.fallback else ""),
-            f"forecaster {forecast.model}",
+            f"forecaster {forecast.made_by}",
             float(forecast.mean.mean()),
             "events/s",
         )

@@ -16,9 +16,11 @@ from foretide.control.decision import Decision, Failure, Stage
 from foretide.control.monitor import Monitor
 from foretide.control.ports import Actuator, MetricSource
 from foretide.control.settings import LoopSettings
+from foretide.control.trained import TrainedModels
 from foretide.errors import ActuatorError, NotReadyError, PlanError
 from foretide.events import Event, EventLog, EventSink, Severity
 from foretide.forecast import Forecaster
+from foretide.forecast.model_store import ModelStore
 from foretide.plan import Guarded, Planner, Situation
 from foretide.records import Action, ActionStatus, Floats, Forecast, Ints, Layout, Plan, Window
 from foretide.topology import Topology
@@ -52,6 +54,8 @@ class Parts:
         Hears of everything that happens.
     on_decision : callable, optional
         Gets the record of every cycle, for instance to store it.
+    models : ModelStore, optional
+        Where `foretide forecast train` puts models: those of the forecaster's kind are used as soon as they appear.
     """
 
     metrics: MetricSource
@@ -61,6 +65,11 @@ class Parts:
     clock: Clock = field(default_factory=SystemClock)
     events: EventSink = field(default_factory=EventLog)
     on_decision: Callable[[Decision], None] | None = None
+    models: ModelStore | None = None
+
+    def trained_models(self) -> TrainedModels | None:
+        """Return what watches for trained models of the forecaster's kind; None without a store of them."""
+        return None if self.models is None else TrainedModels(self.models, self.forecaster.name, self.events)
 
 
 class ControlLoop:
@@ -100,7 +109,7 @@ class ControlLoop:
         self.topology, self.parts = topology, parts
         self.settings = settings or LoopSettings()
         self._monitor = Monitor(topology, self.settings)
-        self._forecasts = ForecastStage(parts.forecaster)
+        self._forecasts = ForecastStage(parts.forecaster, parts.trained_models())
         self._in_force: Plan | None = None
         self._requested: Ints | None = None
         self._changed_at_s: Floats = np.full(len(topology.operators), -np.inf)

@@ -19,6 +19,7 @@ from foretide._version import __version__
 from foretide.errors import ConfigError, ForecastError, NotReadyError
 from foretide.forecast.archive import Arrays, write_archive
 from foretide.forecast.lead_errors import LeadErrors, difference_quantiles
+from foretide.forecast.scaling import rates, scale_of, scaled
 from foretide.forecast.series import Series, bridged, last_value
 from foretide.records import Floats, Forecast
 
@@ -32,9 +33,6 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {"boost": ("lightgbm",), "deep": ("jax",
 
 # What every forecaster has seen at first: one and the same, so that two with equal settings are equal.
 _NOTHING = Series(np.empty(0))
-# Within these bounds squares, sums and products of a few values neither overflow nor vanish.
-_SMALL, _LARGE = 2.0**-200, 2.0**200
-_LARGEST = float(np.finfo(np.float64).max)
 
 
 class Forecaster(BaseModel):
@@ -86,7 +84,7 @@ class Forecaster(BaseModel):
         """Return quantiles of shape (levels, horizon) around `mean`, from the model's own errors; see the class."""
         found = np.full((levels.size, mean.size), np.nan)
         if self._errors is not None:
-            found = self._errors.quantiles(levels, mean.size) / _scale_of(bridged(self._series.values))
+            found = self._errors.quantiles(levels, mean.size) / scale_of(bridged(self._series.values))
         if np.isnan(found).any():
             changes = difference_quantiles(values, levels, mean.size)
             found = np.where(np.isnan(found), changes, found)
@@ -161,11 +159,11 @@ class Forecaster(BaseModel):
         values = bridged(self._series.values)
         if not values.size:
             raise NotReadyError(f"forecaster {self.name!r} has seen no value of {self._series.name!r} yet")
-        scale = _scale_of(values)
-        mean, quantiles = self.outlook(values / scale if scale != 1.0 else values, horizon, asked)
+        values, scale = scaled(values)
+        mean, quantiles = self.outlook(values, horizon, asked)
         self._check("the mean", mean, (horizon,))
         self._check("the quantiles", quantiles, (asked.size, horizon))
-        mean, quantiles = _rates(mean, scale), np.sort(_rates(quantiles, scale), axis=0)
+        mean, quantiles = rates(mean, scale), np.sort(rates(quantiles, scale), axis=0)
         if self._errors is None:
             self._errors = LeadErrors()
         self._errors.remember(self._seen, mean)
@@ -221,36 +219,21 @@ class Forecaster(BaseModel):
         """
         return tuple(module for module in EXTRAS.get(cls.needs or "", ()) if find_spec(module) is None)
 
-    def _check(self, what: str, rates: Floats, shape: tuple[int, ...]) -> None:
+    def _check(self, what: str, found: Floats, shape: tuple[int, ...]) -> None:
         where = f"forecast of {self._series.name!r} by {self.name!r}"
-        if rates.shape != shape:
-            raise ForecastError(f"{where}: expected {what} of {shape[-1]} steps, got shape {rates.shape}")
-        if not np.isfinite(rates).all():
-            raise ForecastError(f"{where}: expected finite rates, got {rates.tolist()} for {what}")
+        if found.shape != shape:
+            raise ForecastError(f"{where}: expected {what} of {shape[-1]} steps, got shape {found.shape}")
+        if not np.isfinite(found).all():
+            raise ForecastError(f"{where}: expected finite rates, got {found.tolist()} for {what}")
 
 
 def _checked(horizon: int, levels: Sequence[float]) -> Floats:
     """Return the levels in order, each once."""
     if horizon < 1:
         raise ConfigError("horizon", expected="at least 1 step", got=horizon)
-    asked = np.unique(np.asarray(levels, dtype=np.float64))
-    if asked.size and not (asked[0] > 0 and asked[-1] < 1):
+    if not all(0 < level < 1 for level in levels):
         raise ConfigError("levels", expected="levels between 0 and 1, such as 0.9", got=list(levels))
-    return asked
-
-
-def _scale_of(values: Floats) -> float:
-    """Return the power of two by which to divide `values` so that they can be squared and summed."""
-    largest = float(np.abs(values).max())
-    if largest == 0.0 or _SMALL <= largest <= _LARGE:
-        return 1.0
-    return float(2.0 ** (math.frexp(largest)[1] - 1))
-
-
-def _rates(rates: Floats, scale: float) -> Floats:
-    """Return rates of scaled values in events per second: not negative, and finite."""
-    back: Floats = np.clip(rates, 0.0, _LARGEST / max(scale, 1.0)) * scale
-    return back
+    return np.array(sorted(set(levels)), dtype=np.float64)
 
 
 def _under(prefix: str, arrays: Arrays) -> dict[str, Array]:

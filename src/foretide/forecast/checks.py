@@ -43,13 +43,13 @@ def check_forecaster(model: Forecaster | type[Forecaster]) -> None:
 
 
 def it_says_what_it_is(model: Forecaster) -> None:
-    """Name, summary and cost are set, and the summary is a phrase without full stop."""
+    """Check that name, summary and cost are set, the summary without full stop."""
     assert model.name and model.summary and not model.summary.endswith("."), "name and summary, without full stop"
     assert model.cost in ("cheap", "dear"), f"cost is cheap or dear, not {model.cost!r}"
 
 
 def it_is_not_ready_without_a_value(model: Forecaster) -> None:
-    """With no finite value seen, predict raises `NotReadyError`."""
+    """Check that with no finite value seen, predict raises `NotReadyError`."""
     for history in ([], [_NAN, _NAN], [np.inf]):
         fitted = model.clone().fit(history)
         _raises(NotReadyError, lambda fitted=fitted: fitted.predict(1))  # type: ignore[misc]
@@ -57,14 +57,14 @@ def it_is_not_ready_without_a_value(model: Forecaster) -> None:
 
 
 def one_value_goes_on(model: Forecaster) -> None:
-    """One value is the forecast of every step."""
+    """Check that one value is the forecast of every step."""
     for history in ([7.0], [_NAN, 7.0, _NAN]):
         assert np.allclose(_predicted(model.clone().fit(history), 3).mean, 7.0), "one value goes on"
     assert np.allclose(_predicted(model.clone().update([7.0]), 3).mean, 7.0), "update alone is enough"
 
 
 def constants_stay(model: Forecaster) -> None:
-    """A constant series stays at its value, of any size, with no spread to speak of."""
+    """Check that a constant series of any size stays at its value."""
     for value in (0.0, 1e-300, 4.0, 1e9, 1e300):
         for length in (2, 3, 5, 40):
             forecast = _predicted(model.clone().fit([value] * length), 5)
@@ -72,7 +72,7 @@ def constants_stay(model: Forecaster) -> None:
 
 
 def short_gappy_and_wild_series_give_rates(model: Forecaster) -> None:
-    """Whatever the history, rates and quantiles are finite, ordered and not negative."""
+    """Check that, whatever the history, rates and quantiles are finite, in order and not negative."""
     random = np.random.default_rng(5)
     walk = 100 + random.normal(0, 5, 60).cumsum()
     holes = np.where(random.random(60) < 0.4, _NAN, walk)
@@ -91,7 +91,7 @@ def short_gappy_and_wild_series_give_rates(model: Forecaster) -> None:
 
 
 def any_horizon_is_given(model: Forecaster) -> None:
-    """A forecast has as many steps as asked for, and refuses fewer than one."""
+    """Check that a forecast has as many steps as asked for, and that fewer than one are refused."""
     model.fit(_wave(40))
     for horizon in (1, 2, 60):
         assert _predicted(model, horizon).mean.size == horizon, "as many steps as asked for"
@@ -101,22 +101,21 @@ def any_horizon_is_given(model: Forecaster) -> None:
 
 
 def it_is_deterministic(model: Forecaster) -> None:
-    """Two of equal settings that see the same say the same, whatever was drawn between."""
+    """Check that two of equal settings that see the same say the same."""
     first = _predicted(model.clone().fit(_wave(40)), 4)
-    np.random.default_rng().random(3)
     assert _same(first, _predicted(model.clone().fit(_wave(40)), 4)), "equal settings, equal forecasts"
     again = model.clone().fit([1.0, 2.0]).fit(_wave(40))
     assert _same(first, _predicted(again, 4)), "fit forgets what was learnt before"
 
 
 def predict_changes_nothing(model: Forecaster) -> None:
-    """A second predict says the same as the first."""
+    """Check that a second predict says the same as the first."""
     model.fit(_wave(40))
     assert _same(_predicted(model, 4), _predicted(model, 4)), "predict twice"
 
 
 def histories_are_left_alone(model: Forecaster) -> None:
-    """Neither does it write into what it is given, nor see what is written there later."""
+    """Check that it neither writes into what it is given nor sees what is written there later."""
     values = _wave(40)
     values.flags.writeable = False
     first = _predicted(model.clone().fit(values).update(values[:2]), 4)
@@ -127,7 +126,7 @@ def histories_are_left_alone(model: Forecaster) -> None:
 
 
 def updates_follow(model: Forecaster) -> None:
-    """Values may come one by one or many at once, gaps among them; instants follow."""
+    """Check that values may come one by one or many at once, gaps among them, and that instants follow."""
     values = _wave(46)
     values[43] = _NAN
     at_once = model.clone().fit(Series(values[:40], 5.0, 200.0, "in")).update(values[40:])
@@ -141,7 +140,7 @@ def updates_follow(model: Forecaster) -> None:
 
 
 def quantiles_learn_from_errors(model: Forecaster) -> None:
-    """It goes on giving ordered quantiles as it runs, observes and forecasts."""
+    """Check that quantiles stay in order while it forecasts and observes in turn."""
     values = _wave(48)
     model.fit(values[:40])
     for value in values[40:]:
@@ -151,7 +150,7 @@ def quantiles_learn_from_errors(model: Forecaster) -> None:
 
 
 def clones_are_fresh(model: Forecaster) -> None:
-    """A clone has the settings and nothing learnt; copies by pickle have both."""
+    """Check that a clone has the settings and nothing learnt, and a pickled copy both."""
     model.fit(_wave(40))
     fresh = model.clone()
     assert type(fresh) is type(model) and fresh.model_dump() == model.model_dump(), "the same settings"
@@ -160,7 +159,7 @@ def clones_are_fresh(model: Forecaster) -> None:
 
 
 def files_hold_everything(model: Forecaster) -> None:
-    """What was saved says the same once loaded, and goes on the same."""
+    """Check that what was saved says the same once loaded, and goes on the same."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.forecaster"
         model.fit(Series(_wave(40), 5.0, 200.0, "in"))

@@ -102,9 +102,9 @@ class LeadErrors:
     def _make_room(self, leads: int) -> None:
         missing = leads - self._counts.size
         if missing > 0:
-            self._paths = np.pad(self._paths, ((0, 0), (0, missing)), constant_values=np.nan)
-            self._errors = np.pad(self._errors, ((0, missing), (0, 0)), constant_values=np.nan)
-            self._counts = np.pad(self._counts, (0, missing))
+            self._paths = np.concatenate((self._paths, np.full((_WAITING, missing), np.nan)), axis=1)
+            self._errors = np.concatenate((self._errors, np.full((missing, _KEPT), np.nan)))
+            self._counts = np.concatenate((self._counts, np.zeros(missing, dtype=np.int64)))
 
 
 def row_quantiles(rows: Floats, held: Ints, levels: Floats) -> Floats:

@@ -9,15 +9,44 @@ from typing import Any
 
 from foretide.config import validated
 from foretide.errors import ConfigError, ForecastError
+from foretide.forecast.ann import Ann
 from foretide.forecast.archive import read_archive
+from foretide.forecast.arima import Arima
 from foretide.forecast.base import Forecaster
 from foretide.forecast.basic import Basic
+from foretide.forecast.best_regression import BestRegression
+from foretide.forecast.ets import Ets
+from foretide.forecast.fft import Fft
+from foretide.forecast.holt_damped import HoltDamped
+from foretide.forecast.kalman import Kalman
+from foretide.forecast.lightgbm import LightGbm
 from foretide.forecast.lr import Lr
+from foretide.forecast.rf import Rf
+from foretide.forecast.ridge import Ridge
+from foretide.forecast.ses import Ses
+from foretide.forecast.svr import Svr
+from foretide.forecast.theta import Theta
 from foretide.registry import Registry
 
 __all__ = ["FORECASTERS", "all_forecasters", "load_forecaster", "make_forecaster"]
 
-_BUILT_IN: tuple[type[Forecaster], ...] = (Basic, Lr)
+_BUILT_IN: tuple[type[Forecaster], ...] = (
+    Basic,
+    Lr,
+    Fft,
+    Ann,
+    Rf,
+    BestRegression,
+    Arima,
+    Svr,
+    Ses,
+    HoltDamped,
+    Theta,
+    Ets,
+    Kalman,
+    Ridge,
+    LightGbm,
+)
 #: Our own models by name, also those whose extra is not installed.
 FORECASTERS: Mapping[str, type[Forecaster]] = MappingProxyType({model.name: model for model in _BUILT_IN})
 _REGISTRY = Registry("forecaster", "foretide.forecasters", FORECASTERS, Forecaster)

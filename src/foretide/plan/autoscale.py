@@ -11,8 +11,8 @@ from pydantic import Field
 from foretide.plan.base import Planner, Situation
 from foretide.plan.capacity import capacity
 from foretide.plan.load import whole_replicas
-from foretide.plan.regression import Curve, predict_rates
 from foretide.records import Floats, Plan, Term
+from foretide.regression import Curve, predict_rates
 
 __all__ = ["Autoscale", "InputEstimate"]
 

@@ -9,8 +9,8 @@ from pydantic import Field
 from foretide.plan.autoscale import Autoscale
 from foretide.plan.base import Situation
 from foretide.plan.capacity import operator_cpu, reserved_cpu
-from foretide.plan.regression import CURVES, Curve
 from foretide.records import Floats
+from foretide.regression import CURVES, Curve
 
 __all__ = ["AutoscalePlus"]
 

@@ -31,6 +31,11 @@ class Forecast:
         Expected events per second.
     quantiles : mapping of float to array over steps
         Quantiles of the same, by level.
+    mean_quantiles : mapping of float to float
+        Quantiles of the mean over all steps, by level, from a forecaster that gives them. They lie closer together than
+        those of single steps, whose errors partly cancel.
+    weights : mapping of str to float
+        The part that each model has in it, the greatest first, where it is a mixture.
     cost_ms : float
         What it took to compute.
     fallback : bool
@@ -51,6 +56,8 @@ class Forecast:
     step_s: float
     mean: Floats
     quantiles: Mapping[float, Floats] = field(default_factory=dict)
+    mean_quantiles: Mapping[float, float] = field(default_factory=dict)
+    weights: Mapping[str, float] = field(default_factory=dict)
     cost_ms: float = 0.0
     fallback: bool = False
     came_from: tuple[str, ...] = ()
@@ -70,11 +77,45 @@ class Forecast:
                     f"{where}, quantile {level}: expected a level between 0 and 1 and finite rates for "
                     f"{self.mean.size} steps, got {values.tolist()}"
                 )
+        for level, value in self.mean_quantiles.items():
+            if not 0 < level < 1 or not np.isfinite(value):
+                raise ForecastError(
+                    f"{where}, quantile {level} of the mean: expected a level between 0 and 1 and a finite rate, got "
+                    f"{value}"
+                )
 
     @property
     def id(self) -> str:
         """Its name within a run."""
         return f"forecast:{self.series}@{self.made_at_s:.3f}"
+
+    @property
+    def made_by(self) -> str:
+        """The forecaster, and of a mixture the models that lead it."""
+        leading = [f"{100 * part:.0f} % {name}" for name, part in list(self.weights.items())[:3]]
+        return f"{self.model} ({', '.join(leading)})" if leading else self.model
+
+    def mean_quantile(self, level: float) -> float:
+        """Return a quantile of the mean over all steps.
+
+        Where the forecaster gives none it is the mean of the quantiles of the steps, which is a cautious one.
+
+        Raises
+        ------
+        ForecastError
+            When it has no such quantile.
+        """
+        if level in self.mean_quantiles:
+            return float(self.mean_quantiles[level])
+        return float(self._quantile(level).mean())
+
+    def _quantile(self, level: float) -> Floats:
+        if level not in self.quantiles:
+            raise ForecastError(
+                f"forecast of {self.series!r} by {self.model!r}: expected quantile {level}, got "
+                f"{sorted(self.quantiles) or 'none'}; choose a forecaster that gives it"
+            )
+        return self.quantiles[level]
 
     @property
     def instants_s(self) -> Floats:
@@ -92,12 +133,7 @@ class Forecast:
         ForecastError
             When it has no such quantile.
         """
-        if quantile is not None and quantile not in self.quantiles:
-            raise ForecastError(
-                f"forecast of {self.series!r} by {self.model!r}: expected quantile {quantile}, got "
-                f"{sorted(self.quantiles) or 'none'}; choose a forecaster that gives it"
-            )
-        rates = np.maximum(self.mean if quantile is None else self.quantiles[quantile], 0.0)
+        rates = np.maximum(self.mean if quantile is None else self._quantile(quantile), 0.0)
         edges = self.step_s * np.arange(rates.size + 1)
         total = np.concatenate(([0.0], np.cumsum(rates) * self.step_s))
         asked = interval_s * np.arange(intervals + 1)

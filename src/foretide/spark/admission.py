@@ -9,18 +9,22 @@ __all__ = ["Admission"]
 # A batch may have at most this many times the rows of the one before: one quick batch proves little.
 _GROWTH = 2.0
 _SMOOTHING = 0.5
+_LEAST_WORK = 0.5
 
 
 class Admission:
     """Learns the pace of a stage from its batches.
 
     The limit follows the rows that a batch got through per second. Only a batch that was near its limit, or took
-    longer than wanted, says anything about the pace; a small one is all fixed cost.
+    longer than wanted, says anything about the pace; a small one is all fixed cost. Fixed cost must not starve a stage
+    either: where a batch takes long whatever its size, the limit stays at what keeps operators busy for half of the
+    time wanted. The very first batch, in which workers start, teaches nothing.
 
     Examples
     --------
     >>> admission = Admission(EngineSettings(first_rows=1000, batch_target_s=1.0))
-    >>> admission.learn(rows=1000, duration_s=2.0, slots=1)
+    >>> for _ in range(2):
+    ...     admission.learn(rows=1000, duration_s=2.0, work_s=2.0, slots=1)
     >>> admission.limit
     750
     """
@@ -35,13 +39,17 @@ class Admission:
         """The most rows of the next batch."""
         return max(1, min(int(self._limit), self._settings.max_rows))
 
-    def learn(self, rows: int, duration_s: float, slots: int) -> None:
-        """Take note of a batch."""
+    def learn(self, rows: int, duration_s: float, work_s: float, slots: int) -> None:
+        """Take note of a batch: how long it took, and how much of that operators needed."""
         target_s = self._settings.batch_target_s
-        if rows and (rows >= 0.9 * self.limit or duration_s > target_s):
-            wanted = min(rows * target_s / max(duration_s, 1e-3), _GROWTH * self._limit)
+        told = rows and self._slots is not None
+        if told and (rows >= 0.9 * self.limit or duration_s > target_s):
+            by_time = rows * target_s / max(duration_s, 1e-3)
+            by_work = rows * _LEAST_WORK * target_s / max(work_s, 1e-6)
+            wanted = min(max(by_time, by_work), _GROWTH * self._limit)
             self._limit += _SMOOTHING * (wanted - self._limit)
-        self._slots = slots
+        if rows:
+            self._slots = slots
 
     def expect(self, slots: int) -> None:
         """Allow for another number of slots in the next batch: more slots take more rows in the same time."""

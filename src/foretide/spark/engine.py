@@ -8,7 +8,7 @@ import threading
 import time
 import uuid
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -87,6 +87,8 @@ class StageRunner:
         self._stopping = threading.Event()
         self.query: StreamingQuery | None = None
         self.busy = False
+        self._paused = False
+        self._last_batch: int | None = None
         self.failure: Exception | None = None
 
     def start(self) -> None:
@@ -107,6 +109,7 @@ class StageRunner:
     def run_batch(self, frame: DataFrame, batch_id: int) -> None:
         """Run one batch, from positions to commit; Spark calls this with the same id again after a failure."""
         self.busy = True
+        self._last_batch = batch_id
         try:
             self._run_batch(frame, batch_id)
         except Exception as error:
@@ -120,6 +123,20 @@ class StageRunner:
         self._stopping.set()
         if self.query is not None:
             self.query.stop()
+
+    def pause(self) -> None:
+        """Let sources that Spark reads admit nothing new; those that tasks read go by the run-time configuration."""
+        self._paused = bool(self.stage.sources)
+        self._write_limit()
+
+    def settled(self) -> bool:
+        """Tell whether no batch is under way, and Spark has written down that the last one is done.
+
+        Before that, a stop would make the batch run again at the next start.
+        """
+        if self.busy or self._last_batch is None:
+            return not self.busy
+        return (self._workspace.checkpoint(self.stage.id) / "commits" / str(self._last_batch)).exists()
 
     def left(self) -> int:
         """Return the backlog, and what finite sources have still to give."""
@@ -141,8 +158,7 @@ class StageRunner:
         writers = {number: self._begin(log, batch_id) for number, log in self._logs.items()}
         tasks = slots * self.settings.tasks_per_slot
         first = self._feed.first_round(frame, batch_id, tasks)
-        order = self._order(batch_id, tasks, first, config, writers)
-        results, collected = self._execute(order, first)
+        results, collected = self._attempt(lambda: self._order(batch_id, tasks, first, config, writers), first)
         self._bury(batch_id, results)
         self._commit(batch_id, results, collected, writers)
         self._feed.finished(batch_id)
@@ -181,11 +197,15 @@ class StageRunner:
 
     def _committed(self, batch_id: int) -> bool:
         """Tell whether an earlier attempt has brought the batch to all of its ends."""
-        logs = (
-            log.begin(self.stage.id, batch_id).committed is not None for log in self._logs.values() if log.has_room()
-        )
+        logs = (self._queued(log, batch_id) for log in self._logs.values())
         ends = [*logs, *(sink.committed(batch_id) for sink in self.sinks.values())]
-        return bool(ends) and all(ends) and len(ends) == len(self._logs) + len(self.sinks)
+        return bool(ends) and all(ends)
+
+    def _queued(self, log: ArrowLog, batch_id: int) -> bool:
+        try:
+            return log.begin(self.stage.id, batch_id).committed is not None
+        except LogFullError:  # only a batch that is not there yet needs room
+            return False
 
     def _replicas(self, config: RuntimeConfig) -> dict[str, int]:
         return {
@@ -213,6 +233,25 @@ class StageRunner:
             collected=frozenset(number for number, id in self._sink_edges.items() if self.sinks[id].collects),
             dead_letters=self._dead_letters.segment_writer(self.stage.id, DEAD_LETTERS),
         )
+
+    def _attempt(
+        self, make_order: Callable[[], BatchOrder], first: FirstRound
+    ) -> tuple[list[dict[str, Any]], dict[int, list[pa.RecordBatch]]]:
+        """Run the job of a batch, again if need be: nothing it wrote counts before the driver names it.
+
+        Spark itself runs failed tasks again, but gives a job up when an executor is lost with the rows of an exchange,
+        since it cannot know that our tasks give the same rows each time.
+        """
+        for left in range(self.settings.batch_attempts - 1, -1, -1):
+            try:
+                return self._execute(make_order(), first)
+            except OperatorError:
+                raise
+            except Exception as error:
+                if not left or self._stopping.is_set():
+                    raise
+                _LOG.warning("stage %s: the batch failed and is run again: %s", self.stage.id, _first_line(error))
+        raise AssertionError("a batch is attempted at least once")
 
     def _execute(
         self, order: BatchOrder, first: FirstRound
@@ -260,14 +299,17 @@ class StageRunner:
         self._router.learn(results, batch)
         self.statistics.append(batch)
         self.totals.add(batch)
-        self._admission.learn(sum(batch.rows.values()), batch.duration_s, batch.slots)
+        side_by_side = min(batch.slots, self._spark.sparkContext.defaultParallelism)
+        work_s = sum(part.busy_s for part in batch.operators.values()) / side_by_side
+        self._admission.learn(sum(batch.rows.values()), batch.duration_s, work_s, batch.slots)
         self._write_limit()
 
     def _write_limit(self) -> None:
         path = self._workspace.limits(self.stage.id)
         path.parent.mkdir(parents=True, exist_ok=True)
         aside = path.with_suffix(".tmp")
-        aside.write_text(json.dumps({"max_rows": self._admission.limit}), encoding="utf-8")
+        limit = 0 if self._paused else self._admission.limit
+        aside.write_text(json.dumps({"max_rows": limit}), encoding="utf-8")
         aside.replace(path)
 
 
@@ -304,6 +346,12 @@ def _joined(sink: str, batches: Sequence[pa.RecordBatch]) -> pa.Table:
             got=error,
             remedy="declare schema= for the operators before it",
         ) from error
+
+
+def _first_line(error: Exception) -> str:
+    """Return what Spark says the cause is, without the stacks around it."""
+    lines = [line.removeprefix("Caused by: ") for line in str(error).splitlines() if line.strip()]
+    return next((line for line in lines if "SparkException: " in line and "awaitResult" not in line), lines[0])[:500]
 
 
 def _plain(error: Exception) -> Exception:

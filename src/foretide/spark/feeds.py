@@ -144,7 +144,7 @@ class SliceFeed:
     def _beyond(self, now_us: int) -> int:
         total = 0
         for name, part in self._inputs.items():
-            position = self._done.get(name) or part.begin(now_us)
+            position = self._done.get(name) or part.begin(int(time.time() * 1e6))
             total += max(0, part.available(position, now_us) - position["next"])
         return total
 
@@ -175,7 +175,7 @@ class FrameFeed:
         rows = (
             self._edge(spark, self._stage.inputs[0])
             if self._stage.inputs
-            else _read_source(spark, self._stage.sources[0])
+            else _read_source(spark, self._stage.sources[0], str(self._workspace.limits(self._stage.id)))
         )
         if EVENT_TIME_COLUMN not in rows.columns:
             rows = rows.withColumn(EVENT_TIME_COLUMN, sf.current_timestamp())
@@ -243,7 +243,7 @@ class FrameFeed:
         return schema if EVENT_TIME_COLUMN in schema.names else schema.add(EVENT_TIME_COLUMN, "timestamp")
 
 
-def _read_source(spark: SparkSession, source: Source) -> DataFrame:
+def _read_source(spark: SparkSession, source: Source, limits: str) -> DataFrame:
     connector = source.connector
     if connector.kind == "function" and connector.function is not None:
         rows = connector.function(spark)
@@ -254,7 +254,7 @@ def _read_source(spark: SparkSession, source: Source) -> DataFrame:
         return rows
     if connector.kind == "trace":
         options = {name.replace("_", ""): str(value) for name, value in connector.options.items()}
-        return spark.readStream.format("foretide-trace").options(**options).load()
+        return spark.readStream.format("foretide-trace").options(**options, configPath=limits).load()
     if connector.kind == "files":
         return _read_files(spark, source)
     raise ConfigError(

@@ -75,6 +75,10 @@ class PositionReader:
         """Return the state of every input by its name."""
         return {state.name: state for stage in self._graph.stages for state in self._stage(stage)}
 
+    def last_batch(self, stage: str) -> int:
+        """Return the last batch of a stage that Spark knows to be done, -1 before the first."""
+        return max(_numbers(self._workspace.checkpoint(stage) / "commits"), default=-1)
+
     def _stage(self, stage: Stage) -> Iterator[InputState]:
         done = self._committed(stage)
         for source in stage.sources:
@@ -93,12 +97,12 @@ class PositionReader:
 
     def _committed(self, stage: Stage) -> Mapping[str, Position]:
         """Return the positions after the last batch that Spark knows to be done; before one, where the first begins."""
-        checkpoint = self._workspace.checkpoint(stage.id)
-        done = max(_numbers(checkpoint / "commits"), default=None)
-        if done is None and 0 not in _numbers(checkpoint / "offsets"):
+        offsets = self._workspace.checkpoint(stage.id) / "offsets"
+        done = self.last_batch(stage.id)
+        if done < 0 and 0 not in _numbers(offsets):
             return {}
-        positions = self._named(stage, _last_line(checkpoint / "offsets" / str(done or 0)))
-        if done is not None:
+        positions = self._named(stage, _last_line(offsets / str(max(done, 0))))
+        if done >= 0:
             return positions
         return {name: {**position, "next": position.get("first", 0)} for name, position in positions.items()}
 

@@ -104,6 +104,11 @@ class RunningTopology:
                 raise ConfigError(f"replicas of {id!r}", expected=expected, got=count)
         return self._runtime.change(replicas=dict(replicas)).version
 
+    def replicas(self) -> dict[str, int]:
+        """Return the replicas of every operator that the next batch will have."""
+        active = self._runtime.read().replicas
+        return {operator.id: active.get(operator.id, operator.replicas.initial) for operator in self.topology.operators}
+
     def change_grouping(self, start: str, end: str, **options: Any) -> int:
         """Change options of the grouping between two elements from the next batch on, such as ``weights``.
 
@@ -144,6 +149,8 @@ class RunningTopology:
     def drain(self, timeout_s: float = 60.0) -> bool:
         """Let sources admit nothing new and wait until what is inside is through; return whether it is."""
         self._runtime.change(paused=True)
+        for runner in self._stages:
+            runner.pause()
         deadline_s = time.monotonic() + timeout_s
         while time.monotonic() < deadline_s:
             self.check()
@@ -203,14 +210,11 @@ class RunningTopology:
         return ArrowLog(self._workspace.dead_letters, edge="dead letters")
 
     def _idle(self) -> bool:
-        return all(runner.left() == 0 for runner in self._stages) and not self._active()
+        return all(runner.left() == 0 for runner in self._stages) and self._settled()
 
     def _quiet(self) -> bool:
         inner = all(runner.backlog() == 0 for runner in self._stages if not runner.stage.sources)
-        return inner and not self._active()
+        return inner and self._settled()
 
-    def _active(self) -> bool:
-        return any(
-            runner.query is not None and runner.query.status["isTriggerActive"] and runner.busy
-            for runner in self._stages
-        )
+    def _settled(self) -> bool:
+        return all(runner.settled() for runner in self._stages)

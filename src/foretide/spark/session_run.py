@@ -17,7 +17,6 @@ from foretide.spark.running import RunningTopology
 from foretide.spark.settings import EngineSettings
 from foretide.spark.statistics import LatencyHistogram, OperatorStatistics
 from foretide.spark.workspace import Workspace
-from foretide.store import RuntimeStore
 from foretide.topology import Topology
 
 __all__ = ["Observer", "OperatorReport", "Progress", "RunOptions", "RunReport", "run_topology"]
@@ -219,7 +218,6 @@ class _Watch:
 
     def __init__(self, running: RunningTopology, workspace: Workspace) -> None:
         self._running = running
-        self._runtime = RuntimeStore(workspace.runtime)
         self._positions = PositionReader(running.graph, workspace)
         self._started_s = math.nan
         self._arrivals: deque[tuple[float, int]] = deque()
@@ -244,23 +242,16 @@ class _Watch:
             sum(state.backlog for state in inputs.values()),
             self._rate(now_s, arrived),
             self._running.totals().batches,
-            self.replicas(),
+            self._running.replicas(),
             recent.quantile_s(0.5),
             recent.quantile_s(0.95),
         )
-
-    def replicas(self) -> dict[str, int]:
-        active = self._runtime.read().replicas
-        return {
-            operator.id: active.get(operator.id, operator.replicas.initial)
-            for operator in self._running.topology.operators
-        }
 
     def report(self, master: str, ending: Ending, drained: bool) -> RunReport:
         whole = self._running.totals()
         measured_s = max(0.0, whole.ended_at_s - whole.started_at_s)
         inputs = [state for state in self.inputs().values() if state.is_source]
-        totals, replicas = self._running.by_operator(), self.replicas()
+        totals, replicas = self._running.by_operator(), self._running.replicas()
         return RunReport(
             self._running.topology.name,
             master,

@@ -23,6 +23,12 @@ class EngineSettings(Settings):
     )
     warm_pool: bool = Field(default=True, description="Start Python workers before they are needed, and keep them.")
     retries: int = Field(default=1, ge=0, le=10, description="Times that a failed event is tried again.")
+    batch_attempts: int = Field(
+        default=3,
+        ge=1,
+        le=10,
+        description="Times that a batch is run before its stage fails; a lost executor costs one.",
+    )
     statistics: bool = Field(default=True, description="Measure latency and waiting time inside tasks.")
     kept_batches: int = Field(
         default=1_000, ge=1, description="Batches of a stage whose statistics are kept one by one; totals cover all."

@@ -134,7 +134,7 @@ class ParquetSink:
     collects = False
 
     def __init__(self, path: str | Path, compression: str = "zstd", run: str = "0") -> None:
-        self._path, self._compression, self._run = Path(path), compression, run
+        self._path, self._compression, self._run = Path(path).absolute(), compression, run
 
     def committed(self, batch_id: int) -> bool:
         """Tell whether the batch's directory is in place."""
@@ -205,7 +205,7 @@ class SqliteSink:
     collects = True
 
     def __init__(self, sink: str, path: str | Path, table: str, run: str = "0") -> None:
-        self._sink, self._path, self._table, self._run = sink, Path(path), table, run
+        self._sink, self._path, self._table, self._run = sink, Path(path).absolute(), table, run
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with closing(self._connect()) as database, database:
             database.execute(

@@ -62,6 +62,7 @@ class StageStreamReader(DataSourceStreamReader):
         self._limits = WatchedLimits(feed.limits_path)
         self._runtime = RuntimeStore(feed.runtime_path)
         self._last: dict[str, Position] | None = None
+        self._released: dict[str, int] = {}
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Return the position before the first row of every input."""
@@ -74,6 +75,7 @@ class StageStreamReader(DataSourceStreamReader):
         self._last = start
         now_us = self._now_us()
         ready = self._ready(start, now_us)
+        self._let_go({name: start[name] for name, rows in ready.items() if not rows})
         total = sum(ready.values())
         if not total:
             return start
@@ -115,6 +117,18 @@ class StageStreamReader(DataSourceStreamReader):
         """Let inputs drop what was read before the batch that ended at `end`, which may still be replayed."""
         for name, position in end.items():
             self._inputs[name].release(position)
+
+    def _let_go(self, idle: Mapping[str, Position]) -> None:
+        """Let inputs without new rows drop all that was read.
+
+        Spark asks for the next batch only after it has written down that the last one is done, but tells us so only
+        with the batch after it. A stage that has read a full edge to its end would wait for rows that the stage before
+        cannot write, for want of room.
+        """
+        for name, position in idle.items():
+            if self._released.get(name) != position["next"]:
+                self._inputs[name].release({**position, "first": position["next"]})
+                self._released[name] = position["next"]
 
     def _ready(self, start: Mapping[str, Position], now_us: int) -> dict[str, int]:
         paused = self._runtime.read().paused

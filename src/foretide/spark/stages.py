@@ -73,8 +73,9 @@ class Stage:
     @cached_property
     def exchanges(self) -> tuple[EdgePlan, ...]:
         """The edges at which rows change tasks, those at its inputs included."""
-        sinks = {sink.id for sink in self.sinks}
-        at_inputs = tuple(plan for plan in self.inputs if not _keeps_tasks(plan.edge) and plan.edge.end not in sinks)
+        # Spark itself spreads what operators on DataFrames read; a sink takes rows from wherever they are.
+        routed = {operator.id for operator in self.operators if operator.mode != "dataframe"}
+        at_inputs = tuple(plan for plan in self.inputs if not _keeps_tasks(plan.edge) and plan.edge.end in routed)
         return at_inputs + tuple(plan for plan in self.edges if plan.link == "exchanged")
 
     @cached_property

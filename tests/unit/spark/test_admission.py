@@ -10,56 +10,72 @@ def make(first_rows: int = 1000, **settings: float) -> Admission:
     return Admission(EngineSettings(first_rows=first_rows, **settings))  # type: ignore[arg-type]
 
 
+def warm(first_rows: int = 1000, **settings: float) -> Admission:
+    """Return an admission that has seen its first batch, which teaches nothing."""
+    admission = make(first_rows, **settings)
+    admission.learn(rows=1, duration_s=60.0, work_s=60.0, slots=1)
+    assert admission.limit == first_rows
+    return admission
+
+
 def test_the_first_limit_is_the_setting() -> None:
     assert make(first_rows=123).limit == 123
 
 
 def test_a_full_batch_that_was_too_slow_lowers_the_limit() -> None:
-    admission = make()
-    admission.learn(rows=1000, duration_s=4.0, slots=1)
+    admission = warm()
+    admission.learn(rows=1000, duration_s=4.0, work_s=4.0, slots=1)
     assert admission.limit == 625  # halfway from 1000 to 250
 
 
 def test_a_full_batch_that_was_quick_raises_the_limit_at_most_half_way_to_double() -> None:
-    admission = make()
-    admission.learn(rows=1000, duration_s=0.01, slots=1)
+    admission = warm()
+    admission.learn(rows=1000, duration_s=0.01, work_s=0.01, slots=1)
     assert admission.limit == 1500
 
 
 def test_a_small_quick_batch_says_nothing() -> None:
-    admission = make()
-    admission.learn(rows=10, duration_s=0.3, slots=1)
+    admission = warm()
+    admission.learn(rows=10, duration_s=0.3, work_s=0.3, slots=1)
     assert admission.limit == 1000
 
 
 def test_a_small_slow_batch_does_say_something() -> None:
-    admission = make()
-    admission.learn(rows=100, duration_s=2.0, slots=1)
+    admission = warm()
+    admission.learn(rows=100, duration_s=2.0, work_s=2.0, slots=1)
     assert admission.limit == 525  # halfway from 1000 to 50
 
 
 def test_an_empty_batch_is_ignored() -> None:
-    admission = make()
-    admission.learn(rows=0, duration_s=9.0, slots=1)
+    admission = warm()
+    admission.learn(rows=0, duration_s=9.0, work_s=0.0, slots=1)
     assert admission.limit == 1000
 
 
 @pytest.mark.parametrize("pace", [200, 5_000, 80_000])
 def test_full_batches_bring_the_limit_to_what_fits_the_target(pace: int) -> None:
-    admission = make(batch_target_s=0.5)
+    admission = warm(batch_target_s=0.5)
     for _ in range(60):
         rows = admission.limit
-        admission.learn(rows, rows / pace, slots=1)
+        admission.learn(rows, rows / pace, work_s=rows / pace, slots=1)
     assert admission.limit == pytest.approx(pace * 0.5, rel=0.02)
 
 
+def test_fixed_cost_above_the_target_does_not_starve_the_stage() -> None:
+    admission = warm(batch_target_s=1.0)
+    for _ in range(200):
+        rows = admission.limit
+        admission.learn(rows, duration_s=1.5 + rows / 2000, work_s=rows / 2000, slots=1)
+    assert admission.limit == pytest.approx(1000, rel=0.02)  # half a second of work in every batch
+
+
 def test_the_limit_stays_between_one_row_and_the_most() -> None:
-    admission = make(first_rows=100, max_rows=150)
+    admission = warm(first_rows=100, max_rows=150)
     for _ in range(5):
-        admission.learn(admission.limit, 0.01, slots=1)
+        admission.learn(admission.limit, 0.01, work_s=0.01, slots=1)
     assert admission.limit == 150
     for _ in range(60):
-        admission.learn(admission.limit, 1000.0, slots=1)
+        admission.learn(admission.limit, 1000.0, work_s=1000.0, slots=1)
     assert admission.limit == 1
 
 
@@ -67,7 +83,7 @@ def test_more_slots_take_more_rows_at_once() -> None:
     admission = make()
     admission.expect(4)
     assert admission.limit == 1000  # nothing is known of other slots yet
-    admission.learn(rows=1000, duration_s=1.0, slots=2)
+    admission.learn(rows=1000, duration_s=1.0, work_s=1.0, slots=2)
     admission.expect(6)
     assert admission.limit == 3000
     admission.expect(6)

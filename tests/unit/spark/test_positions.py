@@ -64,6 +64,7 @@ def test_the_last_batch_that_is_done_counts(topology: Topology, workspace: Works
     write(workspace, "in", 10, {"in": position(topology, 12, 25)})
     write(workspace, "in", 11, {"in": position(topology, 25, 30)}, done=False)
     reader = PositionReader(compile_stages(topology), workspace)
+    assert (reader.last_batch("in"), reader.last_batch("b")) == (10, -1)
     assert reader.read()["in"] == InputState("in", True, 30, 25, exhausted=False)
     write(workspace, "in", 11, {"in": position(topology, 25, 30)})
     assert reader.read()["in"] == InputState("in", True, 30, 30, exhausted=True)

@@ -9,7 +9,8 @@ from typing import Any, Literal
 import numpy as np
 
 from foretide.errors import ForecastError
-from foretide.forecast.deep.scaling import Floats32
+from foretide.forecast.deep.kernels import gru_states, lstm_states
+from foretide.forecast.deep.minmax import Floats32
 
 __all__ = ["GATES", "Cell", "Weights"]
 
@@ -17,6 +18,7 @@ Cell = Literal["gru", "lstm"]
 
 # How many gate vectors a cell computes per step.
 GATES: Mapping[str, int] = {"gru": 3, "lstm": 4}
+_NAMES = ("input", "recurrent", "bias", "reset_bias", "output", "output_bias")
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,13 +39,16 @@ class Weights:
     BGElasor write plain recurrent layers where its text names GRU; we follow the text. The reset gate acts after the
     recurrent product (as on accelerators), so that a step is one product.
 
+    A step may take a frame of several values (a departure; the paper's takes one): a window of a day then has few
+    steps, which is quicker and easier to learn through.
+
     Parameters
     ----------
     cell : {"gru", "lstm"}
         What the layer is made of.
     anchored : bool
         Whether the network gives the change since the last value instead of the value.
-    input : array (directions, 1, gates x hidden)
+    input : array (directions, frame, gates x hidden)
         W, in the order r z n or i f o g.
     recurrent : array (directions, hidden, gates x hidden)
         U.
@@ -71,7 +76,7 @@ class Weights:
 
     def arrays(self) -> dict[str, Floats32]:
         """Return the arrays by name."""
-        return {name: getattr(self, name) for name in _shapes(self.cell, 1, 1, 1)}
+        return {name: getattr(self, name) for name in _NAMES}
 
     @classmethod
     def from_arrays(cls, cell: Cell, anchored: bool, arrays: Mapping[str, Any]) -> Weights:
@@ -82,12 +87,11 @@ class Weights:
         ForecastError
             When an array is missing, or its shape does not fit the others.
         """
-        missing = [name for name in _shapes(cell, 1, 1, 1) if name not in arrays]
+        missing = [name for name in _NAMES if name not in arrays]
         if missing:
             raise ForecastError(f"weights of a {cell} network: expected array {missing[0]!r}, got {sorted(arrays)}")
-        found = {name: np.ascontiguousarray(arrays[name], dtype=np.float32) for name in _shapes(cell, 1, 1, 1)}
-        directions, hidden = (*found["recurrent"].shape, 0, 0)[:2]
-        for name, shape in _shapes(cell, directions, hidden, found["output_bias"].size).items():
+        found = {name: np.ascontiguousarray(arrays[name], dtype=np.float32) for name in _NAMES}
+        for name, shape in _shapes(cell, found).items():
             if found[name].shape != shape:
                 got = found[name].shape
                 raise ForecastError(f"weights of a {cell} network, array {name!r}: expected shape {shape}, got {got}")
@@ -95,53 +99,21 @@ class Weights:
 
     def forward(self, scaled: Floats32) -> Floats32:
         """Return the steps ahead of each row of `scaled`, in the same units."""
-        # Time first, directions second: both directions and all rows take a step in one product.
-        times = np.ascontiguousarray(scaled.T)[:, None, :, None]
-        if len(self.recurrent) == 2:
-            times = np.concatenate((times, times[::-1]), axis=1)
-        state = self._gru(times) if self.cell == "gru" else self._lstm(times)
-        merged = state.transpose(1, 0, 2).reshape(len(scaled), -1)
-        ahead: Floats32 = merged @ self.output + self.output_bias
-        return ahead + scaled[:, -1:] if self.anchored else ahead
-
-    def _gru(self, times: Floats32) -> Floats32:
-        hidden = self.recurrent.shape[1]
-        state = np.zeros((times.shape[1], times.shape[2], hidden), dtype=np.float32)
-        for inputs in times * self.input + self.bias if times.shape[2] == 1 else map(self._pushed, times):
-            pulled = state @ self.recurrent
-            gates = _logistic(inputs[..., : 2 * hidden] + pulled[..., : 2 * hidden])
-            pulled = (pulled[..., 2 * hidden :] + self.reset_bias) * gates[..., :hidden]
-            new = np.tanh(inputs[..., 2 * hidden :] + pulled)
-            state = new + gates[..., hidden:] * (state - new)
-        return state
-
-    def _lstm(self, times: Floats32) -> Floats32:
-        hidden = self.recurrent.shape[1]
-        state = np.zeros((times.shape[1], times.shape[2], hidden), dtype=np.float32)
-        carry = np.zeros_like(state)
-        for inputs in times * self.input + self.bias if times.shape[2] == 1 else map(self._pushed, times):
-            total = inputs + state @ self.recurrent
-            gates = _logistic(total[..., : 3 * hidden])
-            carry = gates[..., hidden : 2 * hidden] * carry + gates[..., :hidden] * np.tanh(total[..., 3 * hidden :])
-            state = gates[..., 2 * hidden :] * np.tanh(carry)
-        return state
-
-    def _pushed(self, inputs: Floats32) -> Floats32:
-        pushed: Floats32 = inputs * self.input + self.bias
-        return pushed
+        rows = np.ascontiguousarray(scaled, dtype=np.float32)
+        if self.cell == "gru":
+            states = gru_states(rows, self.input, self.recurrent, self.bias, self.reset_bias)
+        else:
+            states = lstm_states(rows, self.input, self.recurrent, self.bias)
+        ahead: Floats32 = states @ self.output + self.output_bias
+        return ahead + rows[:, -1:] if self.anchored else ahead
 
 
-def _logistic(total: Floats32) -> Floats32:
-    # By tanh, which cannot overflow.
-    logistic: Floats32 = np.float32(0.5) + np.float32(0.5) * np.tanh(np.float32(0.5) * total)
-    return logistic
-
-
-def _shapes(cell: Cell, directions: int, hidden: int, steps: int) -> dict[str, tuple[int, ...]]:
-    """Return the shape of every array."""
-    gates = GATES[cell] * hidden
+def _shapes(cell: Cell, arrays: Mapping[str, Floats32]) -> dict[str, tuple[int, ...]]:
+    """Return the shape that every array has to have, given the free ones among them."""
+    directions, hidden = (*arrays["recurrent"].shape, 0, 0)[:2]
+    frame, steps, gates = (*arrays["input"].shape, 0, 0)[1], arrays["output_bias"].size, GATES[cell] * hidden
     return {
-        "input": (directions, 1, gates),
+        "input": (directions, frame, gates),
         "recurrent": (directions, hidden, gates),
         "bias": (directions, 1, gates),
         "reset_bias": (directions, 1, hidden),

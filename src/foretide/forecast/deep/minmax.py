@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from foretide.records import Floats
 
-__all__ = ["Floats32", "Scaling"]
+__all__ = ["Floats32", "MinMax"]
 
 Floats32 = npt.NDArray[np.float32]
 
@@ -19,14 +19,14 @@ _LARGEST = float(np.finfo(np.float64).max)
 
 
 @dataclass(frozen=True)
-class Scaling:
+class MinMax:
     """The range that becomes [0, 1].
 
     Values outside it (there are some after the training part) become less than 0 or more than 1.
 
     Examples
     --------
-    >>> scaling = Scaling.of([100.0, 300.0, 200.0])
+    >>> scaling = MinMax.of([100.0, 300.0, 200.0])
     >>> scaling.down([100.0, 250.0, 400.0])
     array([0.  , 0.75, 1.5 ], dtype=float32)
     >>> scaling.up([0.75])
@@ -37,7 +37,7 @@ class Scaling:
     high: float
 
     @classmethod
-    def of(cls, values: npt.ArrayLike) -> Scaling:
+    def of(cls, values: npt.ArrayLike) -> MinMax:
         """Return the range that `values` span."""
         known = np.asarray(values, dtype=np.float64)
         return cls(float(known.min()), float(known.max()))

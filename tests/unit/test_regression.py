@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from foretide.plan.regression import CURVES, fit_curves, predict_rates, predict_sum
+from foretide.regression import CURVES, fit_curves, predict_rates, predict_sum
 
 NAN = float("nan")
 

@@ -1,4 +1,4 @@
-"""Curves fitted to the last samples of every operator, and what they say about the next ones (SPEC D1 Eq. 3)."""
+"""Curves fitted to the last samples of each series, and what they say about the next ones (SPEC D1 Eq. 3)."""
 
 from __future__ import annotations
 

@@ -1,0 +1,213 @@
+"""Queued edges: the Twitter detection as four queries joined by Foretide's log, against Spark's Parquet in between.
+
+By hand, the same four queries are joined by Spark's own means, a Parquet sink and a file source. Both sides have one
+task per query. Throughput counts the rows that reach the end between its first batch and its last; latency runs from
+the instant an event was due to the end of the last query's batch.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from _detection import FUNCTIONS, ArrowFunction, detection, mapping
+from _harness import Measured, alternate, between, parse_options, progress, report
+from _streams import Batches, constant_trace, fixed_batches, open_session, scratch
+from foretide.spark.running import RunningTopology
+from foretide.spark.settings import EngineSettings
+from foretide.spark.statistics import EventTimes, LatencyHistogram
+
+RATE = 1_000
+WARM_S = 6.0
+TIMEOUT_S = 600.0
+_BIN_S = 0.01
+
+
+@dataclass
+class AtEnd:
+    """What reached the last query: batches, and latencies of events in those that ended after `from_s`."""
+
+    from_s: float = float("inf")
+    batches: Batches = field(default_factory=Batches)
+    latency: LatencyHistogram = field(default_factory=LatencyHistogram)
+
+    def add(self, event_times: list[list[int]], ended_s: float) -> None:
+        """Take note of a batch, given its events by the instant they were due."""
+        self.batches.add(sum(count for _, count in event_times), ended_s)
+        if ended_s >= self.from_s and event_times:
+            places, counts = zip(*event_times, strict=True)
+            self.latency.add([ended_s - (place + 0.5) * _BIN_S for place in places], counts)
+
+
+def ours(spark: SparkSession, source: Mapping[str, Any], settings: EngineSettings, end: AtEnd, over: Over) -> None:
+    """Run the topology with queued edges; `end` is filled from the statistics of its last stage."""
+    with scratch() as path:
+        running = RunningTopology(detection(source, queued=True), spark, path, settings)
+        last, seen = running.graph.stages[-1].id, 0
+        running.start()
+        try:
+            while not over(end):
+                running.check()
+                found = [batch for batch in running.batches() if batch.stage == last]
+                for batch in found[seen:]:
+                    ended_s = batch.started_at_s + batch.duration_s
+                    end.batches.add(sum(batch.rows.values()), ended_s)
+                    if ended_s >= end.from_s:
+                        end.latency.merge(batch.latency)
+                seen = len(found)
+                time.sleep(0.05)
+        finally:
+            running.stop()
+
+
+def by_hand(spark: SparkSession, source: Mapping[str, Any], end: AtEnd, over: Over) -> None:
+    """Run the same four queries with Parquet files between them."""
+    done: list[bool] = []
+
+    def run_batch(frame: DataFrame, batch_id: int) -> None:
+        if not done:
+            rows = frame.mapInArrow(_times(list(FUNCTIONS.values())[-1]), "times string").collect()
+            pairs = [pair for row in rows for pair in json.loads(row.times)]
+            end.add(pairs, time.time())
+
+    with scratch() as path:
+        queries = _queries(spark, source, path, run_batch)
+        try:
+            while not over(end):
+                for query in queries:
+                    if (error := query.exception()) is not None:
+                        raise error
+                time.sleep(0.05)
+        finally:
+            done.append(True)
+            for query in queries:
+                query.stop()
+
+
+def _queries(
+    spark: SparkSession, source: Mapping[str, Any], path: Path, run_batch: Callable[[DataFrame, int], None]
+) -> list[StreamingQuery]:
+    options = {name.replace("_", ""): str(value) for name, value in {**source, "payload": "tweets"}.items()}
+    rows = spark.readStream.format("foretide-trace").options(**options).load()
+    columns = ", ".join(f"{part.name} {part.dataType.simpleString()}" for part in rows.schema.fields)
+    queries = []
+    for id, function in list(FUNCTIONS.items())[:-1]:
+        columns += f", {id} string"
+        (path / id).mkdir()
+        queries.append(
+            rows.mapInArrow(mapping([function]), columns)
+            .writeStream.format("parquet")
+            .option("path", str(path / id))
+            .option("checkpointLocation", str(path / "checkpoints" / id))
+            .start()
+        )
+        # One task, as on the other side: a file source would make as many as there are files or cores.
+        rows = spark.readStream.schema(columns).parquet(str(path / id)).coalesce(1)
+    last = rows.writeStream.foreachBatch(run_batch).option("checkpointLocation", str(path / "checkpoints" / "last"))
+    return [*queries, last.start()]
+
+
+def _times(function: ArrowFunction) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        times = EventTimes()
+        for batch in batches:
+            times.add(function(batch)["event_time"])
+        yield pa.RecordBatch.from_pydict({"times": pa.array([json.dumps(times.to_json())])})
+
+    return run
+
+
+Over = Callable[[AtEnd], bool]
+
+
+def _deadline(name: str) -> Callable[[], None]:
+    deadline_s = time.monotonic() + TIMEOUT_S
+
+    def check() -> None:
+        if time.monotonic() > deadline_s:
+            raise TimeoutError(f"{name}: expected to be through in {TIMEOUT_S:.0f} s")
+
+    return check
+
+
+def throughput(spark: SparkSession, trace: str, total: int, rows: int) -> dict[str, Callable[[], float]]:
+    source = {"trace": trace, "until": "all"}
+
+    def rate(run: Callable[[AtEnd, Over], None]) -> float:
+        end, check = AtEnd(), _deadline("throughput")
+
+        def over(end: AtEnd) -> bool:
+            check()
+            return sum(end.batches.rows) >= total
+
+        run(end, over)
+        return end.batches.rate(1)
+
+    # Log segments are not forced to disk on either side: Spark's Parquet files are not either.
+    return {
+        "Foretide, queued": lambda: rate(lambda end, over: ours(spark, source, fixed_batches(rows), end, over)),
+        "Parquet between": lambda: rate(
+            lambda end, over: by_hand(spark, {**source, "maxRows": rows, "partitions": 1}, end, over)
+        ),
+    }
+
+
+def latency(spark: SparkSession, trace: str, seconds: float) -> dict[str, Callable[[], Mapping[str, float]]]:
+    def quantiles(run: Callable[[dict[str, Any], AtEnd, Over], None]) -> Mapping[str, float]:
+        started_at_s, check = time.time(), _deadline("latency")
+        end = AtEnd(from_s=started_at_s + WARM_S)
+
+        def over(end: AtEnd) -> bool:
+            check()
+            return time.time() > started_at_s + WARM_S + seconds and end.latency.count > 0
+
+        run({"trace": trace, "started_at": started_at_s}, end, over)
+        return {"p50": end.latency.quantile_s(0.5), "p95": end.latency.quantile_s(0.95)}
+
+    return {
+        "Foretide, queued": lambda: quantiles(
+            lambda source, end, over: ours(spark, source, EngineSettings(first_rows=100_000), end, over)
+        ),
+        "Parquet between": lambda: quantiles(lambda source, end, over: by_hand(spark, source, end, over)),
+    }
+
+
+def main() -> None:
+    options = parse_options(__doc__, repeats=5)
+    total, rows, seconds = (60_000, 20_000, 5.0) if options.quick else (1_000_000, 50_000, 20.0)
+    progress(f"queued edges: {total:,} events in batches of {rows:,}, then {RATE:,} events/s for {seconds:.0f} s")
+    spark = open_session()
+    with scratch() as path:
+        rates = alternate(
+            throughput(spark, constant_trace(path, total, 1), total, rows),
+            options.repeats,
+            show=lambda rate: f"{rate:,.0f} events/s",
+        )
+        waits = alternate(
+            latency(spark, constant_trace(path, RATE, 600), seconds),
+            options.repeats,
+            warm_up=0,
+            show=lambda part: ", ".join(f"{name} {1e3 * value:.0f} ms" for name, value in part.items()),
+        )
+    spark.stop()
+    names = ("Foretide, queued", "Parquet between")
+    p50 = between(*([part["p50"] for part in waits[name]] for name in names))
+    against = "Spark's Parquet sink and file source between the same queries"
+    lines = [
+        Measured("throughput with queued edges", against, "at least", 1.5, between(*(rates[name] for name in names))),
+        Measured("latency with queued edges, p50", against, "at most", 0.6, p50),
+    ]
+    details = {"total": total, "rows": rows, "rate": RATE, "events_per_s": rates, "latency_s": waits}
+    report("queued_edges", "Queued edges", lines, details, options)
+
+
+if __name__ == "__main__":
+    main()

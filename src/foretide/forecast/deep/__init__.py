@@ -1,0 +1,25 @@
+"""Recurrent forecasters: trained with JAX, used without it."""
+
+from foretide.forecast.deep.bigru import BiGru
+from foretide.forecast.deep.bilstm import BiLstm
+from foretide.forecast.deep.gru import Gru
+from foretide.forecast.deep.lstm import Lstm
+from foretide.forecast.deep.minmax import MinMax
+from foretide.forecast.deep.recurrent import Recurrent
+from foretide.forecast.deep.settings import TrainingSettings
+from foretide.forecast.deep.trained import Trained
+from foretide.forecast.deep.windows import Windows, cut_windows, split_windows
+
+__all__ = [
+    "BiGru",
+    "BiLstm",
+    "Gru",
+    "Lstm",
+    "MinMax",
+    "Recurrent",
+    "Trained",
+    "TrainingSettings",
+    "Windows",
+    "cut_windows",
+    "split_windows",
+]

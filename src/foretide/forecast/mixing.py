@@ -1,0 +1,113 @@
+"""Mixing experts online: exponential weights whose rate nobody tunes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from foretide._numba import njit
+from foretide.records import Floats
+
+__all__ = ["MEMORY", "SHARE", "mix"]
+
+#: Part of regrets and of their squares that is kept from one outcome to the next: about 200 outcomes count.
+MEMORY = 0.995
+#: Part of all weight that is shared out evenly at each step, so that a new winner is found soon.
+SHARE = 0.01
+# Outcomes at the very start say nothing: every expert repeats the first values.
+_FIRST = 3
+
+
+@njit
+def mix(forecasts: Floats, actual: Floats, delay: int, memory: float = MEMORY, share: float = SHARE) -> Floats:
+    r"""Return the weight of each expert at each origin, of shape (origins, experts), from outcomes known by then.
+
+    `forecasts` has a row per origin and NaN where an expert is asleep; it then has no weight and no regret. `actual` is
+    what came of each origin, known `delay` origins later, NaN where it is not known.
+
+    Two mixtures run side by side and their weights are averaged. The first compares experts by their own absolute
+    errors and so finds the best one; the second by the slope of the mixture's absolute error, and so finds the best
+    combination of them. In both, an expert's weight is :math:`\exp(\eta R_k)` over the sum of these, where
+    :math:`R_k` adds up its regrets :math:`r_k` (loss of the mixture less its own) and :math:`-\eta r_k^2`, the
+    second-order correction. The rate is :math:`\eta = \min(1/(2 \max|r|), \sqrt{\ln K / V})`, with V the sum of the
+    regrets' weighted squares: it follows the data, nobody sets it. Sums and the largest regret decay by `memory` per
+    outcome, and a part `share` of the weight is spread evenly (fixed share), so that winners may change.
+
+    >>> actual = np.full(40, 5.0)
+    >>> mix(np.column_stack((actual, actual + 3.0)), actual, 1)[[0, -1]].round(2)
+    array([[0.5 , 0.5 ],
+           [0.99, 0.01]])
+    """
+    origins, count = forecasts.shape
+    used = np.zeros((2, origins, count))
+    now = np.full((2, count), 1.0 / count)
+    regrets, spread = np.zeros((2, count)), np.zeros((2, 2))
+    weights = np.zeros((origins, count))
+    for t in range(origins):
+        known = t - delay
+        for way in range(2):
+            if known >= _FIRST and np.isfinite(actual[known]):
+                _learn(forecasts[known], actual[known], used[way, known], way, memory, regrets[way], spread[way])
+                _weigh(regrets[way], spread[way], share, now[way])
+            _wake(forecasts[t], now[way], used[way, t])
+        weights[t] = 0.5 * (used[0, t] + used[1, t])
+    return weights
+
+
+@njit
+def _learn(
+    forecast: Floats, actual: float, used: Floats, way: int, memory: float, regrets: Floats, spread: Floats
+) -> None:
+    """Add the regrets of one outcome to `regrets`, and their size to `spread` (largest, sum of squares)."""
+    mixed = 0.0
+    for k in range(forecast.size):
+        if used[k] > 0.0:
+            mixed += used[k] * forecast[k]
+    slope = 1.0 if mixed > actual else -1.0
+    loss = abs(mixed - actual)
+    if way == 0:
+        loss = 0.0
+        for k in range(forecast.size):
+            if used[k] > 0.0:
+                loss += used[k] * abs(forecast[k] - actual)
+    spread[0] *= memory
+    spread[1] *= memory
+    for k in range(forecast.size):
+        if used[k] > 0.0:
+            regret = loss - (abs(forecast[k] - actual) if way == 0 else slope * (forecast[k] - actual))
+            spread[0] = max(spread[0], abs(regret))
+            spread[1] += used[k] * regret * regret
+    rate = _rate(spread, forecast.size)
+    for k in range(forecast.size):
+        regrets[k] *= memory
+        if used[k] > 0.0:
+            regret = loss - (abs(forecast[k] - actual) if way == 0 else slope * (forecast[k] - actual))
+            regrets[k] += regret - rate * regret * regret
+
+
+@njit
+def _rate(spread: Floats, count: int) -> float:
+    if spread[0] <= 0.0 or count < 2:
+        return 0.0
+    return float(min(0.5 / spread[0], np.sqrt(np.log(count) / spread[1]))) if spread[1] > 0.0 else 0.0
+
+
+@njit
+def _weigh(regrets: Floats, spread: Floats, share: float, now: Floats) -> None:
+    """Turn regrets into weights."""
+    rate, best, total = _rate(spread, regrets.size), regrets.max(), 0.0
+    for k in range(regrets.size):
+        now[k] = np.exp(rate * (regrets[k] - best))
+        total += now[k]
+    for k in range(regrets.size):
+        now[k] = (1.0 - share) * now[k] / total + share / regrets.size
+
+
+@njit
+def _wake(forecast: Floats, now: Floats, used: Floats) -> None:
+    """Share the weights among the experts that say something."""
+    total = 0.0
+    for k in range(forecast.size):
+        if np.isfinite(forecast[k]):
+            total += now[k]
+    for k in range(forecast.size):
+        used[k] = now[k] / total if np.isfinite(forecast[k]) else 0.0

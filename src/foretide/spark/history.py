@@ -1,0 +1,323 @@
+"""Metric history as DataFrames: read from Parquet or CSV, cleaned, put into bins, gaps filled.
+
+Each step takes a DataFrame and returns one; `prepare` puts them together. Rows are told apart by their series.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field
+from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import functions as sf
+from pyspark.sql.types import NumericType
+
+from foretide.config import Settings
+from foretide.errors import ConfigError, ForecastError
+
+__all__ = [
+    "HistorySpec",
+    "Prepared",
+    "Problem",
+    "bin_values",
+    "count_problems",
+    "fill_gaps",
+    "find_bin_s",
+    "mark_problems",
+    "pack",
+    "prepare",
+    "read_history",
+]
+
+# One row with a date in the far future would make a grid that no memory holds.
+_MOST_BINS = 5_000_000
+_BACKWARDS = "time going backwards"
+_ORDER = ("missing", "time that is none", "not a number", "negative", "duplicate time", _BACKWARDS)
+
+
+class HistorySpec(Settings):
+    """Where a metric history is, and what is made of it."""
+
+    path: str = Field(min_length=1, description="A file or directory, local or one that Spark can read.")
+    format: Literal["csv", "parquet"] | None = Field(default=None, description="Told from the name where not given.")
+    series: str | None = Field(
+        default=None,
+        description="The column that tells series apart; none: `series` where there is one, else one series.",
+    )
+    time: str = Field(default="time", description="The column of instants: seconds, or dates with times.")
+    value: str = Field(default="value", description="The column of values.")
+    bin_s: float | None = Field(
+        default=None, gt=0, allow_inf_nan=False, description="Seconds per bin; none: the usual time between two rows."
+    )
+    aggregate: Literal["mean", "sum", "max"] = Field(default="mean", description="What becomes of values in one bin.")
+    gap_limit: int = Field(default=6, ge=0, description="Bins in a row that are filled by a straight line, at most.")
+    strict: bool = Field(default=False, description="Whether a bad row is an error; else it is left out and counted.")
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Rows that are bad in the same way.
+
+    Parameters
+    ----------
+    rows : int
+        How many.
+    example : str
+        The first of them.
+    """
+
+    rows: int
+    example: str
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A history that is ready to train on.
+
+    Parameters
+    ----------
+    packed : DataFrame
+        One row per series, see `pack`; kept in memory until `release`.
+    bin_s : float
+        Seconds per bin.
+    problems : mapping of str to Problem
+        What was wrong with the rows.
+    filled : DataFrame
+        One row per bin, see `fill_gaps`.
+    """
+
+    packed: DataFrame
+    bin_s: float
+    problems: Mapping[str, Problem]
+    filled: DataFrame
+
+    def release(self) -> None:
+        """Give the memory back."""
+        self.packed.unpersist()
+
+
+def prepare(spark: SparkSession, spec: HistorySpec) -> Prepared:
+    """Read a history and return it cleaned, in bins, with gaps filled and one row per series.
+
+    Raises
+    ------
+    ConfigError
+        When there is nothing at the path, a column is unknown, or the bins are too many.
+    ForecastError
+        When no usable row is left, or any is bad and the history is to be strict.
+    """
+    marked = mark_problems(read_history(spark, spec)).persist()
+    try:
+        problems, good = count_problems(marked)
+        _check_rows(spec, problems, good)
+        rows = marked.where("problem IS NULL")
+        bin_s = spec.bin_s or find_bin_s(rows)
+        if bin_s is None:
+            raise ConfigError("bin_s", expected="seconds per bin, since no series has two rows", got="none")
+        binned = bin_values(rows, bin_s, spec.aggregate)
+        _check_bins(binned, bin_s)
+        filled = fill_gaps(binned, spec.gap_limit)
+        packed = pack(filled).persist()
+        packed.count()
+    finally:
+        marked.unpersist()
+    return Prepared(packed, bin_s, problems, filled)
+
+
+def read_history(spark: SparkSession, spec: HistorySpec) -> DataFrame:
+    """Return columns ``series``, ``time``, ``value`` as they are in the files, and ``row``, which has their order.
+
+    Raises
+    ------
+    ConfigError
+        When there is nothing at the path, or a column is unknown.
+    """
+    found = _load(spark, spec)
+    if not found.columns:
+        raise ConfigError("data", expected="rows with a header", got=f"an empty file {spec.path}")
+    columns = {name: _column(found, name, getattr(spec, name)) for name in ("time", "value")}
+    series = spec.series or ("series" if "series" in found.columns else None)
+    name = sf.lit(Path(spec.path).stem) if series is None else _column(found, "series", series)
+    return found.select(
+        name.cast("string").alias("series"),
+        columns["time"].alias("time"),
+        columns["value"].alias("value"),
+        sf.monotonically_increasing_id().alias("row"),
+    )
+
+
+def mark_problems(frame: DataFrame) -> DataFrame:
+    """Return ``series``, ``time_s``, ``value`` as a number, ``problem`` (NULL where there is none) and ``backwards``.
+
+    Of rows with the same series and time the first one stays. Rows whose time is before that of the row before them
+    are marked and stay: binning puts them in their place. ``example`` shows a row as it was.
+    """
+    read = frame.select(
+        "series",
+        _seconds(frame).alias("time_s"),
+        sf.col("value").try_cast("double").alias("value"),
+        "row",
+        sf.format_string(
+            "series %s, time %s, value %s", *(sf.col(name).cast("string") for name in ("series", "time", "value"))
+        ).alias("example"),
+        _blank("series", "time", "value").alias("blank"),
+    )
+    cell = (
+        sf.when(sf.col("blank"), _ORDER[0])
+        .when(sf.col("time_s").isNull() | ~_is_finite("time_s"), _ORDER[1])
+        .when(sf.col("value").isNull() | ~_is_finite("value"), _ORDER[2])
+        .when(sf.col("value") < 0, _ORDER[3])
+    )
+    read = read.withColumn("problem", cell)
+    usable = sf.col("problem").isNull()
+    same = Window.partitionBy("series", usable, "time_s").orderBy("row")
+    before = Window.partitionBy("series", sf.col("problem").isNull()).orderBy("row")
+    again = usable & (sf.row_number().over(same) > 1)
+    read = read.withColumn("problem", sf.when(again, _ORDER[4]).otherwise(sf.col("problem")))
+    backwards = sf.col("problem").isNull() & (sf.col("time_s") < sf.lag("time_s").over(before))
+    marked = read.withColumn("backwards", sf.coalesce(backwards, sf.lit(False)))
+    return marked.select("series", "time_s", "value", "row", "example", "problem", "backwards")
+
+
+def count_problems(marked: DataFrame) -> tuple[dict[str, Problem], int]:
+    """Return what is wrong with the rows that `mark_problems` marked, and how many are good."""
+    kind = sf.coalesce(sf.col("problem"), sf.when(sf.col("backwards"), _BACKWARDS), sf.lit("good"))
+    counted = marked.groupBy(kind.alias("kind")).agg(
+        sf.count("*").alias("rows"), sf.min_by("example", "row").alias("example")
+    )
+    found = {row["kind"]: Problem(row["rows"], row["example"]) for row in counted.collect()}
+    good = found.pop("good", Problem(0, "")).rows + found.get(_BACKWARDS, Problem(0, "")).rows
+    return {name: found[name] for name in _ORDER if name in found}, good
+
+
+def find_bin_s(rows: DataFrame) -> float | None:
+    """Return the usual time between two rows of a series, its median; None where no series has two."""
+    before = Window.partitionBy("series").orderBy("time_s")
+    steps = rows.select((sf.col("time_s") - sf.lag("time_s").over(before)).alias("step_s"))
+    found = steps.where("step_s > 0").agg(sf.percentile_approx("step_s", 0.5, 10_000).alias("step_s")).first()
+    return None if found is None or found["step_s"] is None else float(found["step_s"])
+
+
+def bin_values(rows: DataFrame, bin_s: float, aggregate: str = "mean") -> DataFrame:
+    """Return ``series``, ``bin`` (time over `bin_s`, rounded down) and the ``value`` of each bin that has any."""
+    # A millionth of a bin, because 0.3 / 0.1 is a little less than 3.
+    place = sf.floor(sf.col("time_s") / sf.lit(float(bin_s)) + 1e-6).cast("long")
+    combined: Column = {"mean": sf.avg, "sum": sf.sum, "max": sf.max}[aggregate]("value")
+    return rows.groupBy("series", place.alias("bin")).agg(combined.alias("value"))
+
+
+def fill_gaps(binned: DataFrame, limit: int) -> DataFrame:
+    """Return every bin from the first to the last of each series: ``series``, ``bin``, ``value``, ``measured``.
+
+    Up to `limit` missing bins in a row are filled by a straight line; the value of longer gaps is NaN.
+    """
+    span = binned.groupBy("series").agg(sf.min("bin").alias("first"), sf.max("bin").alias("last"))
+    grid = span.select("series", sf.explode(sf.sequence("first", "last")).alias("bin"))
+    every = grid.join(binned, ["series", "bin"], "left")
+    known = sf.when(sf.col("value").isNotNull(), sf.struct("bin", "value"))
+    # Both look backwards, one of them in reverse order: a frame that looks ahead to the end is quadratic in Spark.
+    ends = {
+        "before": Window.partitionBy("series").orderBy("bin"),
+        "after": Window.partitionBy("series").orderBy(sf.desc("bin")),
+    }
+    for name, order in ends.items():
+        frame = order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+        every = every.withColumn(name, sf.last(known, ignorenulls=True).over(frame))
+    width = sf.col("after.bin") - sf.col("before.bin")
+    share = (sf.col("bin") - sf.col("before.bin")) / width
+    line = sf.col("before.value") + share * (sf.col("after.value") - sf.col("before.value"))
+    filled = sf.when(width - 1 <= limit, line).otherwise(sf.lit(float("nan")))
+    return every.select(
+        "series",
+        "bin",
+        sf.coalesce(sf.col("value"), filled).alias("value"),
+        sf.col("value").isNotNull().alias("measured"),
+    )
+
+
+def pack(filled: DataFrame) -> DataFrame:
+    """Return one row per series: ``series``, ``first_bin``, and arrays ``values`` and ``measured`` in order of time."""
+    bins = sf.sort_array(sf.collect_list(sf.struct("bin", "value", "measured")))
+    packed = filled.groupBy("series").agg(bins.alias("bins"))
+    return packed.select(
+        "series",
+        sf.col("bins")[0]["bin"].alias("first_bin"),
+        sf.col("bins.value").alias("values"),
+        sf.col("bins.measured").alias("measured"),
+    )
+
+
+def _load(spark: SparkSession, spec: HistorySpec) -> DataFrame:
+    if "://" not in spec.path and not any(sign in spec.path for sign in "*?[{") and not Path(spec.path).exists():
+        raise ConfigError("data", expected="a file or directory", got=f"{spec.path!r}, which is not there")
+    try:
+        if _format(spec) == "csv":
+            return spark.read.csv(spec.path, header=True, ignoreLeadingWhiteSpace=True, ignoreTrailingWhiteSpace=True)
+        return spark.read.parquet(spec.path)
+    except Exception as error:  # Spark's own, or one of Java's for a broken file
+        reason = " ".join(str(error).splitlines()[0].split())
+        expected, remedy = f"{_format(spec)} files that Spark can read", "check the path and the format"
+        raise ConfigError("data", expected=expected, got=f"{spec.path!r}: {reason}", remedy=remedy) from error
+
+
+def _format(spec: HistorySpec) -> str:
+    if spec.format is not None:
+        return spec.format
+    path = Path(spec.path)
+    parquet = path.suffix in (".parquet", ".pq") or (path.is_dir() and any(path.rglob("*.parquet")))
+    return "parquet" if parquet else "csv"
+
+
+def _column(frame: DataFrame, setting: str, name: str) -> Column:
+    if name not in frame.columns:
+        raise ConfigError(
+            setting,
+            expected=f"one of the columns {', '.join(frame.columns)}",
+            got=name,
+            remedy=f"name the column with --{setting}",
+        )
+    return frame[f"`{name.replace('`', '``')}`"]
+
+
+def _seconds(frame: DataFrame) -> Column:
+    time = sf.col("time")
+    if isinstance(frame.schema["time"].dataType, NumericType):
+        return time.cast("double")
+    if frame.schema["time"].dataType.typeName() == "string":
+        return sf.coalesce(time.try_cast("double"), sf.try_to_timestamp(time).cast("double"))
+    return time.cast("timestamp").cast("double")
+
+
+def _blank(*names: str) -> Column:
+    blank: Any = sf.lit(False)
+    for name in names:
+        blank = blank | sf.col(name).isNull() | (sf.trim(sf.col(name).cast("string")) == "")
+    return blank
+
+
+def _is_finite(name: str) -> Column:
+    return ~sf.isnan(name) & (sf.abs(sf.col(name)) < float("inf"))
+
+
+def _check_rows(spec: HistorySpec, problems: Mapping[str, Problem], good: int) -> None:
+    found = "; ".join(f"{part.rows} rows: {name} (first: {part.example})" for name, part in problems.items())
+    if not good:
+        got = found or "no rows at all"
+        raise ForecastError(f"data {spec.path}: expected numbers in column {spec.value!r}, got {got}")
+    if spec.strict and problems:
+        raise ForecastError(f"data {spec.path}: expected no bad rows, got {found}; correct them or be less strict")
+
+
+def _check_bins(binned: DataFrame, bin_s: float) -> None:
+    span = binned.groupBy("series").agg((sf.max("bin") - sf.min("bin") + 1).alias("bins"))
+    longest = span.orderBy(sf.desc("bins")).first()
+    if longest is not None and longest["bins"] > _MOST_BINS:
+        raise ConfigError(
+            "bin_s",
+            expected=f"at most {_MOST_BINS:,} bins from the first to the last value of a series",
+            got=f"{longest['bins']:,} of series {longest['series']!r} with bins of {bin_s:g} s",
+            remedy="take wider bins, or correct times that are far off",
+        )

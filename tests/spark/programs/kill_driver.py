@@ -1,0 +1,85 @@
+"""A driver program that is killed again and again: words of a trace, counted letter by letter, into two sinks.
+
+Its only argument is a file with its settings in JSON. Each start goes on in the same workspace; replicas change all the
+time. When all input is through, it stops gracefully and writes the file ``done``.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from foretide.spark import EngineSettings, RunningTopology, create_session
+from foretide.topology import Topology, flow
+
+
+def split(row: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Give the words of an event; some events cannot be taken."""
+    if row["id"] % 97 == 5:
+        raise ValueError(f"event {row['id']} is bad")
+    for place, word in enumerate(row["text"].split()):
+        yield {"id": row["id"], "place": place, "word": word}
+
+
+def measure(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Add the length of each word."""
+    return batch.append_column("letters", pc.cast(pc.utf8_length(batch["word"]), pa.int64()))
+
+
+def shout(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Write each word in capitals."""
+    return batch.set_column(batch.schema.get_field_index("word"), "word", pc.utf8_upper(batch["word"]))
+
+
+def topology(trace: str, root: Path) -> Topology:
+    """Return in -> split -> measure -> (queue) -> shout -> SQLite and Parquet."""
+    job = flow("words")
+    words = job.source("in", "trace", trace=trace, until="all").operator(
+        "split", split, replicas=(1, 3), schema="id long, place long, word string"
+    )
+    measured = words.operator("measure", measure, mode="arrow", grouping="fields:word", replicas=(1, 3))
+    loud = measured.operator("shout", shout, mode="arrow", queued=True, replicas=(1, 3))
+    loud.sink("sql", "sqlite", path=str(root / "out.db"), table="words")
+    loud.sink("files", "parquet", path=str(root / "files"))
+    return job.build()
+
+
+def change_all_the_time(running: RunningTopology, stopped: threading.Event, seed: int) -> None:
+    """Give operators other numbers of replicas every half second."""
+    numbers = random.Random(seed)
+    while not stopped.wait(0.5):
+        running.change_replicas({operator: numbers.randint(1, 3) for operator in ("split", "measure", "shout")})
+
+
+def main() -> None:
+    """Run until all input is through."""
+    given = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    root = Path(given["root"])
+    spark = create_session(given["master"], settings={"spark.local.dir": str(root / "local")})
+    settings = EngineSettings(first_rows=given["batch_rows"], max_rows=given["batch_rows"])
+    running = RunningTopology(topology(given["trace"], root), spark, root / "run", settings)
+    running.start()
+    stopped = threading.Event()
+    changes = threading.Thread(target=change_all_the_time, args=(running, stopped, given["seed"]), daemon=True)
+    changes.start()
+    while not running.totals().batches:
+        running.wait(0.05)
+    (root / "working").touch()
+    running.wait()
+    stopped.set()
+    changes.join()
+    running.stop()
+    spark.stop()
+    (root / "done").touch()
+
+
+if __name__ == "__main__":
+    main()
