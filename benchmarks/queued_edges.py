@@ -187,7 +187,7 @@ def main() -> None:
     spark = open_session()
     with scratch() as path:
         rates = alternate(
-            throughput(spark, constant_trace(path, total, 1), total, rows),
+            throughput(spark, constant_trace(path, total / 10, 10), total, rows),
             options.repeats,
             show=lambda rate: f"{rate:,.0f} events/s",
         )

@@ -21,7 +21,9 @@ from foretide.forecast.model_store import ModelStore
 from foretide.forecast.trainer import TrainingOptions
 from foretide.spark.history import (
     HistorySpec,
+    Problem,
     bin_values,
+    check_rows,
     count_problems,
     fill_gaps,
     find_bin_s,
@@ -153,21 +155,18 @@ def test_dates_are_seconds_since_the_epoch(spark: SparkSession, tmp_path: Path) 
     assert rows_of(marked.select("time_s"), "time_s") == [(60.0,), (86400.0,)]
 
 
-def test_strict_histories_have_no_bad_rows(spark: SparkSession, tmp_path: Path) -> None:
-    spec = HistorySpec(path=write_csv(tmp_path / "bad.csv", BAD), strict=True)
-    with pytest.raises(ForecastError, match=r"bad\.csv: expected no bad rows, got 2 rows: missing"):
-        prepare(spark, spec)
+def test_strict_histories_have_no_bad_rows() -> None:
+    spec = HistorySpec(path="bad.csv", strict=True)
+    with pytest.raises(ForecastError, match=r"bad\.csv: expected no bad rows, got 2 rows: missing \(first: series web"):
+        check_rows(spec, {"missing": Problem(2, "series web")}, 10)
 
 
-def test_a_history_without_numbers_is_an_error(spark: SparkSession, tmp_path: Path) -> None:
-    spec = HistorySpec(path=write_csv(tmp_path / "words.csv", ["time,value", "0,a", "1,b"]))
-    with pytest.raises(ForecastError, match="expected numbers in column 'value', got 2 rows: not a number"):
-        prepare(spark, spec)
-
-
-def test_a_header_alone_is_an_error(spark: SparkSession, tmp_path: Path) -> None:
-    with pytest.raises(ForecastError, match="no rows at all"):
-        prepare(spark, HistorySpec(path=write_csv(tmp_path / "head.csv", ["time,value"])))
+@pytest.mark.parametrize(
+    ("problems", "said"), [({"not a number": Problem(2, "x")}, "got 2 rows: not a number"), ({}, "got no rows at all")]
+)
+def test_a_history_without_numbers_is_an_error(problems: Mapping[str, Problem], said: str) -> None:
+    with pytest.raises(ForecastError, match=f"expected numbers in column 'value', {said}"):
+        check_rows(HistorySpec(path="words.csv"), problems, 0)
 
 
 def test_a_time_that_is_far_off_is_an_error_rather_than_a_huge_grid(spark: SparkSession, tmp_path: Path) -> None:

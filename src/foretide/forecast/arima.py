@@ -37,7 +37,7 @@ class Arima(RefittingForecaster, GaussianForecaster):
     summary: ClassVar[str] = "an ARIMA model of the window, by maximum likelihood"
     spec: ClassVar[tuple[str, ...]] = ("B1", "I5")
     cost: ClassVar[Literal["cheap", "dear"]] = "dear"
-    check_settings: ClassVar[Mapping[str, Any]] = {"max_iter": 1, "window": 20}
+    check_settings: ClassVar[Mapping[str, Any]] = {"max_iter": 1, "window": 20, "order": (1, 1, 0)}
 
     order: tuple[_Few, _Once, _Few] | Literal["auto"] = Field(
         default=(2, 1, 1), description="p, d and q; `auto` takes the best of five by information criterion."

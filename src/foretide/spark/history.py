@@ -23,6 +23,8 @@ __all__ = [
     "Prepared",
     "Problem",
     "bin_values",
+    "check_path",
+    "check_rows",
     "count_problems",
     "fill_gaps",
     "find_bin_s",
@@ -34,6 +36,8 @@ __all__ = [
 
 # One row with a date in the far future would make a grid that no memory holds.
 _MOST_BINS = 5_000_000
+# No instant is so many seconds away: whole numbers beyond it are nanoseconds.
+_NANOSECONDS = 1e16
 _BACKWARDS = "time going backwards"
 _ORDER = ("missing", "time that is none", "not a number", "negative", "duplicate time", _BACKWARDS)
 
@@ -112,7 +116,7 @@ def prepare(spark: SparkSession, spec: HistorySpec) -> Prepared:
     marked = mark_problems(read_history(spark, spec)).persist()
     try:
         problems, good = count_problems(marked)
-        _check_rows(spec, problems, good)
+        check_rows(spec, problems, good)
         rows = marked.where("problem IS NULL")
         bin_s = spec.bin_s or find_bin_s(rows)
         if bin_s is None:
@@ -125,6 +129,12 @@ def prepare(spark: SparkSession, spec: HistorySpec) -> Prepared:
     finally:
         marked.unpersist()
     return Prepared(packed, bin_s, problems, filled)
+
+
+def check_path(path: str) -> None:
+    """Raise a `ConfigError` where there is nothing at a local path; others, and patterns, are Spark's to find."""
+    if "://" not in path and not any(sign in path for sign in "*?[{") and not Path(path).exists():
+        raise ConfigError("data", expected="a file or directory", got=f"{path!r}, which is not there")
 
 
 def read_history(spark: SparkSession, spec: HistorySpec) -> DataFrame:
@@ -193,6 +203,16 @@ def count_problems(marked: DataFrame) -> tuple[dict[str, Problem], int]:
     return {name: found[name] for name in _ORDER if name in found}, good
 
 
+def check_rows(spec: HistorySpec, problems: Mapping[str, Problem], good: int) -> None:
+    """Raise a `ForecastError` where no row is good, or one is bad that must not be."""
+    found = "; ".join(f"{part.rows} rows: {name} (first: {part.example})" for name, part in problems.items())
+    if not good:
+        got = found or "no rows at all"
+        raise ForecastError(f"data {spec.path}: expected numbers in column {spec.value!r}, got {got}")
+    if spec.strict and problems:
+        raise ForecastError(f"data {spec.path}: expected no bad rows, got {found}; correct them or be less strict")
+
+
 def find_bin_s(rows: DataFrame) -> float | None:
     """Return the usual time between two rows of a series, its median; None where no series has two."""
     before = Window.partitionBy("series").orderBy("time_s")
@@ -251,11 +271,12 @@ def pack(filled: DataFrame) -> DataFrame:
 
 
 def _load(spark: SparkSession, spec: HistorySpec) -> DataFrame:
-    if "://" not in spec.path and not any(sign in spec.path for sign in "*?[{") and not Path(spec.path).exists():
-        raise ConfigError("data", expected="a file or directory", got=f"{spec.path!r}, which is not there")
+    check_path(spec.path)
     try:
         if _format(spec) == "csv":
             return spark.read.csv(spec.path, header=True, ignoreLeadingWhiteSpace=True, ignoreTrailingWhiteSpace=True)
+        # pandas writes dates in nanoseconds, which Spark takes as whole numbers or not at all; see `_seconds`.
+        spark.conf.set("spark.sql.legacy.parquet.nanosAsLong", "true")
         return spark.read.parquet(spec.path)
     except Exception as error:  # Spark's own, or one of Java's for a broken file
         reason = " ".join(str(error).splitlines()[0].split())
@@ -285,7 +306,8 @@ def _column(frame: DataFrame, setting: str, name: str) -> Column:
 def _seconds(frame: DataFrame) -> Column:
     time = sf.col("time")
     if isinstance(frame.schema["time"].dataType, NumericType):
-        return time.cast("double")
+        nanoseconds = time.cast("double") / 1e9
+        return sf.when(sf.abs(time) > _NANOSECONDS, nanoseconds).otherwise(time.cast("double"))
     if frame.schema["time"].dataType.typeName() == "string":
         return sf.coalesce(time.try_cast("double"), sf.try_to_timestamp(time).cast("double"))
     return time.cast("timestamp").cast("double")
@@ -300,15 +322,6 @@ def _blank(*names: str) -> Column:
 
 def _is_finite(name: str) -> Column:
     return ~sf.isnan(name) & (sf.abs(sf.col(name)) < float("inf"))
-
-
-def _check_rows(spec: HistorySpec, problems: Mapping[str, Problem], good: int) -> None:
-    found = "; ".join(f"{part.rows} rows: {name} (first: {part.example})" for name, part in problems.items())
-    if not good:
-        got = found or "no rows at all"
-        raise ForecastError(f"data {spec.path}: expected numbers in column {spec.value!r}, got {got}")
-    if spec.strict and problems:
-        raise ForecastError(f"data {spec.path}: expected no bad rows, got {found}; correct them or be less strict")
 
 
 def _check_bins(binned: DataFrame, bin_s: float) -> None:

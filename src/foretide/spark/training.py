@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -269,17 +271,25 @@ def _train_all(
         wave = due[start : start + size]
         # What is left over is partitioned anew, so every wave has a task for each of its pairs.
         frame = _wave(prepared, wave, slot_keys(spark, len(wave)), job)
-        yield from _run(frame, len(wave), lambda done, start=start: observer.advance(before + start + done))  # type: ignore[misc]
+        yield from _run(frame, len(wave), partial(_tell, observer, before + start))
         observer.advance(before + start + len(wave))
+
+
+def _tell(observer: Observer, before: int, done: int) -> None:
+    observer.advance(before + done)
 
 
 def _wave(prepared: Prepared, wave: Sequence[_Pair], slots: Sequence[int], job: TrainingJob) -> DataFrame:
     """Return the DataFrame whose computation trains the pairs of a wave."""
-    spark = prepared.packed.sparkSession
-    rows = [(slot, series, model) for slot, (series, model) in zip(slots, wave, strict=True)]
-    pairs = spark.createDataFrame(rows, "slot long, series string, model string")
-    together = prepared.packed.join(sf.broadcast(pairs), "series").repartition(len(wave), "slot")
-    return together.groupBy("slot").applyInPandas(_trainer(job, prepared.bin_s), _RESULT)
+    by_series: dict[str, list[dict[str, Any]]] = {}
+    for slot, (series, model) in zip(slots, wave, strict=True):
+        by_series.setdefault(series, []).append({"slot": slot, "model": model})
+    # A constant in the plan rather than a table to join: it needs no job of its own, and rows of others are dropped.
+    pairs = sf.from_json(sf.lit(json.dumps(by_series)), "map<string,array<struct<slot:long,model:string>>>")
+    found = prepared.packed.where(sf.col("series").isin(list(by_series)))
+    together = found.select("*", sf.explode(sf.try_element_at(pairs, sf.col("series"))).alias("pair"))
+    tasks = together.select("*", "pair.*").drop("pair").repartition(len(wave), "slot")
+    return tasks.groupBy("slot").applyInPandas(_trainer(job, prepared.bin_s), _RESULT)
 
 
 def _trainer(job: TrainingJob, bin_s: float) -> Callable[[pd.DataFrame], pd.DataFrame]:
@@ -341,10 +351,10 @@ def _collected(future: Future[list[Any]]) -> list[Any]:
 
 
 def _done(context: Any, group: str, tasks: int) -> int:
-    """Return how many tasks of the last stage are done: each trains one pair."""
+    """Return how many tasks of the stage after the shuffle are done: each trains one pair."""
     tracker = context.statusTracker()
     jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(group)]
-    stages = [max(job.stageIds) for job in jobs if job is not None and len(job.stageIds)]
+    stages = [max(job.stageIds) for job in jobs if job is not None and len(job.stageIds) > 1]
     last = tracker.getStageInfo(max(stages)) if stages else None
     return min(last.numCompletedTasks, tasks) if last is not None and last.numTasks == tasks else 0
 
