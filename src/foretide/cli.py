@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from foretide._version import __version__
-from foretide.commands import docs
+from foretide.commands import docs, forecast
 from foretide.commands.demo import demo
 from foretide.commands.group import ForetideGroup
 from foretide.commands.plan_spark import plan_spark
@@ -30,6 +30,7 @@ app.command("plan-spark")(plan_spark)
 app.command()(run)
 app.command()(planners)
 app.command()(demo)
+app.add_typer(forecast.app, name="forecast")
 app.add_typer(docs.app, name="docs", hidden=True)
 
 

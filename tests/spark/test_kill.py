@@ -43,12 +43,12 @@ class Driver:
         self._process: subprocess.Popen[bytes] | None = None
         self._known: dict[int, psutil.Process] = {}
 
-    def start(self) -> None:
+    def start(self, die_after: str | None = None) -> None:
         for name in ("working", "done"):
             (self.root / name).unlink(missing_ok=True)
         self.starts += 1
         given = self.root / "settings.json"
-        given.write_text(json.dumps({**self._settings, "seed": self.starts}))
+        given.write_text(json.dumps({**self._settings, "seed": self.starts, "die_after": die_after}))
         with (self.root / f"driver-{self.starts}.log").open("wb") as log:
             self._process = subprocess.Popen(
                 [sys.executable, str(PROGRAM), str(given)], stdout=log, stderr=log, start_new_session=True
@@ -64,6 +64,16 @@ class Driver:
             assert ended is None or (self.root / name).exists(), self._log()
             assert time.monotonic() < deadline_s, self._log()
             time.sleep(0.05)
+
+    def wait_for_death(self) -> None:
+        """Wait until the program has killed itself."""
+        assert self._process is not None
+        deadline_s = time.monotonic() + SECONDS
+        while self._process.poll() is None:
+            self.children()
+            assert time.monotonic() < deadline_s, self._log()
+            time.sleep(0.05)
+        assert self._process.returncode == -signal.SIGKILL, self._log()
 
     def children(self, *words: str) -> list[psutil.Process]:
         """Return its processes, those with all of `words` in their command line."""
@@ -147,31 +157,35 @@ def assert_same(found: list[Row], expected: list[Row]) -> None:
     assert (missing.total(), extra.total()) == (0, 0), f"lost {list(missing)[:3]} ..., too many {list(extra)[:3]} ..."
 
 
-def forget_last_commits(root: Path) -> None:
-    """Leave the checkpoints as a crash leaves them that comes after a batch and before its commit."""
-    for commits in (root / "run" / "stages").glob("*/checkpoint/commits"):
-        done = [int(path.name) for path in commits.glob("[0-9]*") if path.name.isdecimal()]
-        if done:
-            (commits / str(max(done))).unlink()
-            (commits / f".{max(done)}.crc").unlink(missing_ok=True)
+def uncommitted(root: Path, stage: str) -> set[int]:
+    """Return the batches of a stage that Spark has planned and does not know to be done."""
+    checkpoint = root / "run" / "stages" / stage / "checkpoint"
+    planned, done = (
+        {int(path.name) for path in (checkpoint / name).glob("[0-9]*") if path.name.isdecimal()}
+        for name in ("offsets", "commits")
+    )
+    return {batch for batch in planned if batch > max(done, default=-1)}
 
 
 def test_a_driver_that_is_killed_again_and_again_loses_nothing_and_repeats_nothing(
     make_driver: Callable[[str, str], Driver], write_trace: Write, tmp_path: Path
 ) -> None:
     numbers = random.Random(20)
-    trace = write_trace(*[1500.0] * (KILLS + 1))
+    trace = write_trace(*[1000.0] * (KILLS + 1))
     driver = make_driver(trace, "local[2]")
     for kill in range(KILLS):
+        moment = ("after shout", "any time", "after in", "at the start")[kill % 4]
+        if moment.startswith("after"):
+            stage = moment.removeprefix("after ")
+            driver.start(die_after=stage)
+            driver.wait_for_death()
+            assert uncommitted(tmp_path, stage)
+            continue
         driver.start()
-        if kill % 3 == 2:
-            time.sleep(numbers.uniform(3.0, 9.0))  # also while it starts, or replays what was not committed
-        else:
+        if moment == "any time":
             driver.wait_for("working")
-            time.sleep(numbers.uniform(0.0, 2.5))
+        time.sleep(numbers.uniform(0.0, 3.0 if moment == "any time" else 9.0))
         driver.kill()
-        if kill == 1:
-            forget_last_commits(tmp_path)
     driver.start()
     driver.wait_for("done")
     check_sinks(tmp_path, trace)
@@ -181,7 +195,7 @@ def test_executors_and_workers_that_are_killed_cost_no_row(
     make_driver: Callable[[str, str], Driver], write_trace: Write, tmp_path: Path
 ) -> None:
     numbers = random.Random(21)
-    trace = write_trace(*[1500.0] * 3)
+    trace = write_trace(*[1000.0] * 3)
     driver = make_driver(trace, "local-cluster[2,1,1024]")
     driver.start()
     driver.wait_for("working")

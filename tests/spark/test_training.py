@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from foretide.errors import ConfigError, ForecastError
 from foretide.forecast.model_store import ModelStore
-from foretide.forecast.trainer import TrainingOptions
+from foretide.forecast.trainer import TrainerOptions
 from foretide.spark.history import (
     HistorySpec,
     Problem,
@@ -175,10 +175,13 @@ def test_a_time_that_is_far_off_is_an_error_rather_than_a_huge_grid(spark: Spark
         prepare(spark, HistorySpec(path=write_csv(tmp_path / "far.csv", lines)))
 
 
-def test_the_bin_is_the_median_step_where_none_is_given(spark: SparkSession) -> None:
-    rows = [("a", 0.0), ("a", 5.0), ("a", 10.0), ("a", 90.0), ("b", 2.0), ("b", 7.0)]
-    assert find_bin_s(spark.createDataFrame(rows, "series string, time_s double")) == 5.0
-    assert find_bin_s(spark.createDataFrame([("a", 0.0)], "series string, time_s double")) is None
+def test_the_bin_is_the_usual_step_where_none_is_given(spark: SparkSession) -> None:
+    rows = [("a", 0.0), ("a", 5.0), ("a", 10.0), ("a", 90.0), ("b", 2.0), ("b", 7.0), ("c", 1.0)]
+    frame = spark.createDataFrame(rows, "series string, time_s double")
+    assert find_bin_s(frame) == 5.0
+    assert find_bin_s(frame, 2.5) == 2.5
+    with pytest.raises(ConfigError, match="since no series has two rows"):
+        find_bin_s(frame.where("series = 'c'"))
 
 
 @pytest.mark.parametrize(("aggregate", "value"), [("mean", 3.0), ("sum", 6.0), ("max", 4.0)])
@@ -248,8 +251,9 @@ def test_every_slot_gets_a_task_of_its_own(spark: SparkSession) -> None:
 
 
 def test_parquet_trains_like_csv(spark: SparkSession, tmp_path: Path) -> None:
-    path = write_csv(tmp_path / "load.csv", waves(1, 60))
-    table = pd.read_csv(path)
+    table = pd.read_csv(write_csv(tmp_path / "load.csv", waves(1, 60)))
+    table["time"] += 1_700_000_000
+    table.to_csv(tmp_path / "load.csv", index=False)
     table["time"] = pd.to_datetime(table["time"], unit="s", utc=True)
     table.to_parquet(tmp_path / "load.parquet")
     models: dict[str, dict[str, Any]] = {"lr": {}}
@@ -264,7 +268,7 @@ def test_parquet_trains_like_csv(spark: SparkSession, tmp_path: Path) -> None:
 
 def test_many_series_and_models_train_and_are_not_trained_again(spark: SparkSession, tmp_path: Path) -> None:
     path = write_csv(tmp_path / "load.csv", waves(6, 80))
-    options = TrainingOptions(horizon=3)
+    options = TrainerOptions(horizon=3)
     job = TrainingJob(
         HistorySpec(path=path), {"basic": {}, "lr": {"window": 20}}, str(tmp_path / "models"), options, wave=5
     )
@@ -333,9 +337,9 @@ def test_unknown_models_are_refused_before_anything_is_read(spark: SparkSession,
 @pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="needs the extra 'deep'")
 def test_networks_train_in_forked_workers(spark: SparkSession, tmp_path: Path) -> None:
     path = write_csv(tmp_path / "load.csv", waves(2, 120))
-    tiny = {"hidden": 4, "epochs": 3, "seeds": 1, "window": 8}
+    tiny = {"hidden": 4, "epochs": 3, "seeds": 1, "window": 8, "frame": 2}
     job = TrainingJob(
-        HistorySpec(path=path), {"bigru": tiny}, str(tmp_path / "models"), TrainingOptions(horizon=2), wave=2
+        HistorySpec(path=path), {"bigru": tiny}, str(tmp_path / "models"), TrainerOptions(horizon=2), wave=2
     )
     report, _ = trained(spark, job)
     assert report.counts() == {"trained": 2}, [result.error for result in report.results]
@@ -348,7 +352,7 @@ def test_networks_train_in_forked_workers(spark: SparkSession, tmp_path: Path) -
 KILLED = """
 import os, signal, sys
 
-from foretide.forecast.trainer import TrainingOptions
+from foretide.forecast.trainer import TrainerOptions
 from foretide.spark.history import HistorySpec
 from foretide.spark.session import create_session
 from foretide.spark.training import TrainingJob, train_models

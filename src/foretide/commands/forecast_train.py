@@ -122,7 +122,7 @@ def _job(
     windows: Path | None,
 ) -> TrainingJob:
     from foretide.config import validated
-    from foretide.forecast.trainer import TrainingOptions
+    from foretide.forecast.trainer import TrainerOptions
     from foretide.spark.history import HistorySpec
     from foretide.spark.training import TrainingJob
 
@@ -130,7 +130,7 @@ def _job(
         validated(HistorySpec, history, "data"),
         models,
         str(out.absolute()),
-        validated(TrainingOptions, options, "train"),
+        validated(TrainerOptions, options, "train"),
         windows_out=None if windows is None else str(windows.absolute()),
     )
 

@@ -23,6 +23,8 @@ __all__ = ["TrainingView", "report_view", "to_dict"]
 _PLAIN_EVERY_S = 5.0
 # More lines than this are for a file, see --json.
 _MOST_LINES = 40
+# As many as fit a terminal of 80 columns.
+_SHOWN = {"mape": "MAPE", "rmse": "RMSE", "pinball_90": "pinball .9", "coverage_90": "cover .9"}
 
 
 class TrainingView:
@@ -102,8 +104,9 @@ def report_view(report: TrainingReport) -> RenderableType:
         kept = "put in order" if name == "time going backwards" else "left out"
         rows = f"{problem.rows:,} row{'s' if problem.rows > 1 else ''}"
         parts.append(Text(f"{rows} {kept}: {name} (first: {problem.example})", style="yellow"))
-    failed = [result for result in report.results if result.status == "failed"]
-    for result in failed[:_MOST_LINES]:
+    for result in [result for result in report.results if result.note][:_MOST_LINES]:
+        parts.append(Text(f"{result.model} of {result.series}: {result.note}", style="yellow"))
+    for result in [result for result in report.results if result.status == "failed"][:_MOST_LINES]:
         parts.append(Text(f"{result.model} of {result.series} failed: {result.error}", style="red"))
     return Group(*parts)
 
@@ -131,6 +134,7 @@ def _plain(result: PairResult) -> dict[str, Any]:
         "seconds": result.seconds,
         **{name: _finite(result.metrics, name) for name in METRICS},
         "error": result.error or None,
+        "note": result.note or None,
     }
 
 
@@ -141,13 +145,13 @@ def _finite(metrics: Mapping[str, float], name: str) -> float | None:
 
 def _table(report: TrainingReport) -> Table:
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
-    table.add_column("series", style="bold cyan", overflow="fold")
+    table.add_column("series", style="bold cyan", overflow="fold", min_width=8)
     for name in ("model", "status"):
         table.add_column(name, no_wrap=True)
-    for name in ("version", "MAPE", "RMSE", "MAE", "pinball .9", "coverage .9", "ms", "seconds"):
+    for name in ("v", *_SHOWN.values(), "s"):
         table.add_column(name, justify="right", no_wrap=True)
     for result in report.results[:_MOST_LINES]:
-        shown = [_shown(result.metrics, name) for name in METRICS]
+        shown = [_shown(result.metrics, name) for name in _SHOWN]
         table.add_row(
             result.series, result.model, result.status, str(result.version or ""), *shown, f"{result.seconds:.1f}"
         )

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 
 from foretide.control.trained import TrainedModels
 from foretide.errors import NotReadyError
 from foretide.forecast import Forecaster, Series, last_value
+from foretide.forecast.serving import Answer, ForecastServer, shifted
 from foretide.records import Floats, Forecast, Window
 
 __all__ = ["ForecastStage", "failed_sources"]
@@ -23,10 +25,16 @@ class ForecastStage:
         The model; every source gets a clone of it.
     trained : TrainedModels, optional
         Where trained models of the sources appear; each is taken over as soon as it is there.
+    deadline_s : float, optional
+        Seconds to wait for the forecasts, which are then made on threads of their own; the last forecast, shifted, or
+        else the last value stands in for a late one. Without it they are made in line, however long that takes.
     """
 
-    def __init__(self, forecaster: Forecaster, trained: TrainedModels | None = None) -> None:
+    def __init__(
+        self, forecaster: Forecaster, trained: TrainedModels | None = None, deadline_s: float | None = None
+    ) -> None:
         self._prototype, self._trained = forecaster, trained
+        self._server = None if deadline_s is None else ForecastServer(deadline_s)
         self._models: dict[str, Forecaster] = {}
         self._seen: dict[str, int] = {}
 
@@ -35,17 +43,40 @@ class ForecastStage:
         steps = math.ceil(intervals * window.duration_s / window.sample_s)
         forecasts: dict[str, Forecast] = {}
         errors: dict[str, Exception] = {}
-        for column, source in enumerate(window.layout.sources):
-            series = Series(window.arrival_rates[:, column], window.sample_s, window.ended_at_s, source)
-            try:
-                forecasts[source] = self._ask(source, series, window, steps)
-            except Exception as error:  # a model of anyone's may raise anything; the loop must go on
-                errors[source] = error
-                if not isinstance(error, NotReadyError):
-                    # What it has learnt may be at fault: the next cycle begins with a fresh one.
-                    self._models.pop(source, None)
-                forecasts[source] = _fallback(series, window, steps)
+        columns = enumerate(window.layout.sources)
+        every = {
+            source: Series(window.arrival_rates[:, column], window.sample_s, window.ended_at_s, source)
+            for column, source in columns
+        }
+        for source, answer in self._answers(every, window, steps).items():
+            if answer.error is None and answer.forecast is not None:
+                forecasts[source] = answer.forecast
+                continue
+            if answer.error is not None:
+                errors[source] = answer.error
+            forecasts[source] = _stand_in(every[source], window, steps, answer)
         return forecasts, errors
+
+    @property
+    def missed(self) -> Mapping[str, int]:
+        """How many forecasts of each source were late."""
+        return {} if self._server is None else dict(self._server.missed)
+
+    def _answers(self, every: Mapping[str, Series], window: Window, steps: int) -> Mapping[str, Answer]:
+        tasks = {source: partial(self._try, source, series, window, steps) for source, series in every.items()}
+        if self._server is not None:
+            return self._server.ask(tasks)
+        return {source: _in_line(task) for source, task in tasks.items()}
+
+    def _try(self, source: str, series: Series, window: Window, steps: int) -> Forecast:
+        try:
+            return self._ask(source, series, window, steps)
+        except NotReadyError:
+            raise
+        except Exception:
+            # What it has learnt may be at fault: the next cycle begins with a fresh one.
+            self._models.pop(source, None)
+            raise
 
     def _ask(self, source: str, series: Series, window: Window, steps: int) -> Forecast:
         model = self._models.get(source)
@@ -70,7 +101,18 @@ class ForecastStage:
         return self._trained.again(series) if anew else self._trained.newer(series)
 
 
-def _fallback(series: Series, window: Window, steps: int) -> Forecast:
+def _in_line(task: Callable[[], Forecast]) -> Answer:
+    try:
+        return Answer(task())
+    except Exception as error:  # a model of anyone's may raise anything; the loop must go on
+        return Answer(None, error)
+
+
+def _stand_in(series: Series, window: Window, steps: int, answer: Answer) -> Forecast:
+    """Return the last forecast, shifted, where there is one that reaches so far, else the last value."""
+    last = None if answer.forecast is None else shifted(answer.forecast, window.ended_at_s, steps)
+    if last is not None:
+        return replace(last, came_from=(window.id,))
     return Forecast(
         series=series.name,
         model="last value",

@@ -109,7 +109,7 @@ class ControlLoop:
         self.topology, self.parts = topology, parts
         self.settings = settings or LoopSettings()
         self._monitor = Monitor(topology, self.settings)
-        self._forecasts = ForecastStage(parts.forecaster, parts.trained_models())
+        self._forecasts = ForecastStage(parts.forecaster, parts.trained_models(), self.settings.deadline_s)
         self._in_force: Plan | None = None
         self._requested: Ints | None = None
         self._changed_at_s: Floats = np.full(len(topology.operators), -np.inf)
@@ -203,7 +203,7 @@ class ControlLoop:
         return forecasts
 
     def _report_forecasts(self, errors: Mapping[str, Exception], at_s: float) -> None:
-        message, data = f"{failed_sources(errors)}; the last value stands in", {"sources": list(errors)}
+        message, data = f"{failed_sources(errors)}; the last forecast or value stands in", {"sources": list(errors)}
         if all(isinstance(error, NotReadyError) for error in errors.values()):
             self._emit(at_s, "forecast.not_ready", message, data=data)
         else:

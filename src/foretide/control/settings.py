@@ -34,6 +34,11 @@ class LoopSettings(Settings):
     coverage: float = Field(
         default=0.5, gt=0, le=1, description="Part of an interval that must be measured before it is planned from."
     )
+    deadline_s: float | None = Field(
+        default=None,
+        gt=0,
+        description="Seconds to wait for forecasts, which then run on threads of their own (P6); unset, in line.",
+    )
     advisory: bool = Field(default=False, description="Decide and record, but change nothing.")
 
     @model_validator(mode="after")

@@ -1,8 +1,8 @@
-"""Forecasters so cheap that dozens of them can follow a series at every step: the experts of `auto`.
+r"""Forecasters so cheap that dozens of them can follow a series at every step: the experts of `auto`.
 
 All of them forecast a level plus a slope that may be damped: step h ahead is
-:math:`\\ell_t + b_t \\sum_{k=1}^{h} \\varphi^k`. One compiled pass over a series gives level and slope of every expert at
-every instant, so that what each would have forecast at any time before is known without running it again.
+:math:`\ell_t + b_t \sum_{k=1}^{h} \varphi^k`. One compiled pass over a series gives level and slope of every expert
+at every instant, so that what each would have forecast at any time before is known without running it again.
 """
 
 from __future__ import annotations

@@ -46,7 +46,8 @@ def calibrate(errors: Floats, delay: int, levels: Floats) -> Floats:
         if size >= ENOUGH:
             for k in range(levels.size):
                 given[now, k] = _quantile(ordered, weights, size, asked[k])
-    return given[origins - 1]
+    last: Floats = given[origins - 1]
+    return last
 
 
 @njit

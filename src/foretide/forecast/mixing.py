@@ -9,12 +9,14 @@ from foretide.records import Floats
 
 __all__ = ["MEMORY", "SHARE", "mix"]
 
-#: Part of regrets and of their squares that is kept from one outcome to the next: about 200 outcomes count.
-MEMORY = 0.995
+#: Part of regrets and of their squares that is kept from one outcome to the next: about 500 outcomes count.
+MEMORY = 0.998
 #: Part of all weight that is shared out evenly at each step, so that a new winner is found soon.
 SHARE = 0.01
 # Outcomes at the very start say nothing: every expert repeats the first values.
 _FIRST = 3
+# Regrets count up to so many times their root mean square: one burst must not decide for hundreds of outcomes.
+_CLIP = 3.0
 
 
 @njit
@@ -29,8 +31,9 @@ def mix(forecasts: Floats, actual: Floats, delay: int, memory: float = MEMORY, s
     combination of them. In both, an expert's weight is :math:`\exp(\eta R_k)` over the sum of these, where
     :math:`R_k` adds up its regrets :math:`r_k` (loss of the mixture less its own) and :math:`-\eta r_k^2`, the
     second-order correction. The rate is :math:`\eta = \min(1/(2 \max|r|), \sqrt{\ln K / V})`, with V the sum of the
-    regrets' weighted squares: it follows the data, nobody sets it. Sums and the largest regret decay by `memory` per
-    outcome, and a part `share` of the weight is spread evenly (fixed share), so that winners may change.
+    regrets' weighted squares: it follows the data, nobody sets it. Regrets beyond three times their root mean square
+    count as that. Sums and the largest regret decay by `memory` per outcome, and a part `share` of the weight is spread
+    evenly (fixed share), so that winners may change.
 
     >>> actual = np.full(40, 5.0)
     >>> mix(np.column_stack((actual, actual + 3.0)), actual, 1)[[0, -1]].round(2)
@@ -40,13 +43,15 @@ def mix(forecasts: Floats, actual: Floats, delay: int, memory: float = MEMORY, s
     origins, count = forecasts.shape
     used = np.zeros((2, origins, count))
     now = np.full((2, count), 1.0 / count)
-    regrets, spread = np.zeros((2, count)), np.zeros((2, 2))
+    regrets, spread = np.zeros((2, count)), np.zeros((2, 3))
+    fresh = np.zeros(count)
     weights = np.zeros((origins, count))
     for t in range(origins):
         known = t - delay
         for way in range(2):
             if known >= _FIRST and np.isfinite(actual[known]):
-                _learn(forecasts[known], actual[known], used[way, known], way, memory, regrets[way], spread[way])
+                _regret(forecasts[known], actual[known], used[way, known], way, fresh)
+                _learn(fresh, used[way, known], memory, regrets[way], spread[way])
                 _weigh(regrets[way], spread[way], share, now[way])
             _wake(forecasts[t], now[way], used[way, t])
         weights[t] = 0.5 * (used[0, t] + used[1, t])
@@ -54,34 +59,38 @@ def mix(forecasts: Floats, actual: Floats, delay: int, memory: float = MEMORY, s
 
 
 @njit
-def _learn(
-    forecast: Floats, actual: float, used: Floats, way: int, memory: float, regrets: Floats, spread: Floats
-) -> None:
-    """Add the regrets of one outcome to `regrets`, and their size to `spread` (largest, sum of squares)."""
-    mixed = 0.0
+def _regret(forecast: Floats, actual: float, used: Floats, way: int, fresh: Floats) -> None:
+    """Write the loss of the mixture less that of each expert into `fresh`, 0 for those asleep."""
+    mixed, loss = 0.0, 0.0
     for k in range(forecast.size):
         if used[k] > 0.0:
             mixed += used[k] * forecast[k]
+            loss += used[k] * abs(forecast[k] - actual)
     slope = 1.0 if mixed > actual else -1.0
-    loss = abs(mixed - actual)
-    if way == 0:
-        loss = 0.0
-        for k in range(forecast.size):
-            if used[k] > 0.0:
-                loss += used[k] * abs(forecast[k] - actual)
-    spread[0] *= memory
-    spread[1] *= memory
     for k in range(forecast.size):
-        if used[k] > 0.0:
-            regret = loss - (abs(forecast[k] - actual) if way == 0 else slope * (forecast[k] - actual))
-            spread[0] = max(spread[0], abs(regret))
-            spread[1] += used[k] * regret * regret
-    rate = _rate(spread, forecast.size)
-    for k in range(forecast.size):
-        regrets[k] *= memory
-        if used[k] > 0.0:
-            regret = loss - (abs(forecast[k] - actual) if way == 0 else slope * (forecast[k] - actual))
-            regrets[k] += regret - rate * regret * regret
+        fresh[k] = 0.0
+        if used[k] > 0.0 and way == 0:
+            fresh[k] = loss - abs(forecast[k] - actual)
+        elif used[k] > 0.0:
+            fresh[k] = slope * (mixed - forecast[k])
+
+
+@njit
+def _learn(fresh: Floats, used: Floats, memory: float, regrets: Floats, spread: Floats) -> None:
+    """Add one outcome to `regrets`, and its size to `spread`: largest, sum of squares, and how many outcomes count."""
+    square = 0.0
+    for k in range(fresh.size):
+        square += used[k] * fresh[k] * fresh[k]
+    most = _CLIP * np.sqrt((spread[1] * memory + square) / (spread[2] * memory + 1.0))
+    spread *= memory
+    spread[2] += 1.0
+    for k in range(fresh.size):
+        fresh[k] = min(max(fresh[k], -most), most)
+        spread[0] = max(spread[0], abs(fresh[k]))
+        spread[1] += used[k] * fresh[k] * fresh[k]
+    rate = _rate(spread, fresh.size)
+    for k in range(fresh.size):
+        regrets[k] = regrets[k] * memory + fresh[k] - rate * fresh[k] * fresh[k]
 
 
 @njit

@@ -81,6 +81,8 @@ class ModelCard:
         When, in UTC.
     libraries : mapping of str to str
         Versions of what it was made with.
+    note : str
+        What is odd about it, if anything.
     format : int
         The layout of its file.
     """
@@ -97,6 +99,7 @@ class ModelCard:
     seconds: float = math.nan
     trained_at: str = ""
     libraries: Mapping[str, str] = field(default_factory=dict)
+    note: str = ""
     format: int = FORMAT
 
     @classmethod

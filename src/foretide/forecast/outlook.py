@@ -66,9 +66,7 @@ def look_ahead(
 
 
 @njit
-def look_ahead_many(
-    rows: Floats, table: Floats, sums: Floats, ends: Ints, levels: Floats
-) -> tuple[Floats, Floats]:
+def look_ahead_many(rows: Floats, table: Floats, sums: Floats, ends: Ints, levels: Floats) -> tuple[Floats, Floats]:
     """Return means and quantiles as `look_ahead` does, for many series of the same length with cheap experts alone."""
     none = np.empty((rows.shape[1], 0, 0))
     means = np.empty((len(rows), sums.shape[1]))
@@ -104,9 +102,7 @@ def _actual(values: Floats, begin: int, end: int) -> Floats:
 
 
 @njit
-def _add_paths(
-    states: Floats, sums: Floats, others: Floats, used: Floats, begin: int, end: int, paths: Floats
-) -> None:
+def _add_paths(states: Floats, sums: Floats, others: Floats, used: Floats, begin: int, end: int, paths: Floats) -> None:
     """Write the mixture's forecasts of leads `begin` + 1 to `end` into `paths`."""
     cheap = states.shape[1]
     for t in range(len(paths)):

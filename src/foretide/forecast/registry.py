@@ -12,9 +12,11 @@ from foretide.errors import ConfigError, ForecastError
 from foretide.forecast.ann import Ann
 from foretide.forecast.archive import read_archive
 from foretide.forecast.arima import Arima
+from foretide.forecast.auto import Auto
 from foretide.forecast.base import Forecaster
 from foretide.forecast.basic import Basic
 from foretide.forecast.best_regression import BestRegression
+from foretide.forecast.deep import BiGru, BiLstm, Gru, Lstm
 from foretide.forecast.ets import Ets
 from foretide.forecast.fft import Fft
 from foretide.forecast.holt_damped import HoltDamped
@@ -23,6 +25,7 @@ from foretide.forecast.lightgbm import LightGbm
 from foretide.forecast.lr import Lr
 from foretide.forecast.rf import Rf
 from foretide.forecast.ridge import Ridge
+from foretide.forecast.seasonal_trees import SeasonalTrees
 from foretide.forecast.ses import Ses
 from foretide.forecast.svr import Svr
 from foretide.forecast.theta import Theta
@@ -31,6 +34,7 @@ from foretide.registry import Registry
 __all__ = ["FORECASTERS", "all_forecasters", "load_forecaster", "make_forecaster"]
 
 _BUILT_IN: tuple[type[Forecaster], ...] = (
+    Auto,
     Basic,
     Lr,
     Fft,
@@ -46,6 +50,11 @@ _BUILT_IN: tuple[type[Forecaster], ...] = (
     Kalman,
     Ridge,
     LightGbm,
+    SeasonalTrees,
+    Lstm,
+    Gru,
+    BiLstm,
+    BiGru,
 )
 #: Our own models by name, also those whose extra is not installed.
 FORECASTERS: Mapping[str, type[Forecaster]] = MappingProxyType({model.name: model for model in _BUILT_IN})

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from foretide.forecast.archive import Arrays
 from foretide.records import Floats, Ints
 
-__all__ = ["SeasonalRegression", "find_season"]
+__all__ = ["SeasonalRegression", "find_cycle", "find_season"]
 
 _LAGS = 24
 _MEANS = (3, 12, 36)
@@ -55,6 +55,21 @@ def find_season(values: Floats) -> int | None:
     # The highest of the first group of peaks: noise makes several around one season.
     near = peaks[peaks <= peaks[0] * 1.1 + 2]
     return first + 1 + int(near[np.argmax(inside[near + 1])])
+
+
+def find_cycle(values: Floats, longest: int = 24) -> int:
+    """Return after how many values the ups and downs of the series repeat at the latest, 1 where they do not.
+
+    It is the lag from 2 to `longest` at which the changes from one value to the next are most like themselves.
+
+    >>> find_cycle(np.tile([1.0, 2.0, 6.0], 40) + np.arange(120.0))
+    3
+    """
+    if values.size < 4 * longest:
+        return 1
+    likeness = _autocorrelation(np.diff(values))[2 : longest + 1]
+    near = np.flatnonzero(likeness >= max(_LEAST_LIKENESS, _NEARLY * float(likeness.max())))
+    return 2 + int(near[0]) if near.size else 1
 
 
 def _autocorrelation(values: Floats) -> Floats:
@@ -135,7 +150,9 @@ class SeasonalRegression:
         # Only what the earliest origin reaches back to: the sums over all that came before need not be made anew.
         start = int(origins[usable].min()) - self.reach
         part, first = values[start:] / self.scale, first + start
-        for lead, (centre, spread, model) in enumerate(zip(self.centre, self.spread, self.coefficients, strict=True), 1):
+        for lead, (centre, spread, model) in enumerate(
+            zip(self.centre, self.spread, self.coefficients, strict=True), 1
+        ):
             rows = (self._features(part, first, origins[usable] - start, lead) - centre) / spread
             found[usable, lead - 1] = np.clip(rows @ model[:-1] + model[-1], 0.0, 1.5) * self.scale
         return found
@@ -177,8 +194,8 @@ class SeasonalRegression:
     @classmethod
     def of(cls, arrays: Arrays) -> Self:
         """Return what `arrays` were taken from."""
-        parts = {name: arrays[name] for name in cls.__dataclass_fields__}
-        return cls(**{**parts, "season": int(arrays["season"]), "scale": float(arrays["scale"])})
+        numbers: dict[str, Any] = {"season": int(arrays["season"]), "scale": float(arrays["scale"])}
+        return cls(**{name: numbers.get(name, arrays[name]) for name in cls.__dataclass_fields__})
 
 
 def _strongest_waves(values: Floats, first: int, season: int) -> Ints:

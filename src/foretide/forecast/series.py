@@ -60,6 +60,16 @@ class Series:
         after = np.asarray(values, dtype=np.float64)
         return Series(after, self.step_s, self.ended_at_s + after.size * self.step_s, self.name)
 
+    def part(self, start: int, end: int) -> Series:
+        """Return the values from place `start` up to, and without, place `end`, with the instants they have.
+
+        >>> Series(np.array([3.0, 5.0, 6.0]), step_s=5.0, ended_at_s=60.0).part(0, 2).ended_at_s
+        55.0
+        """
+        return Series(
+            self.values[start:end], self.step_s, self.ended_at_s - self.step_s * (self.values.size - end), self.name
+        )
+
 
 def last_value(series: Series, horizon: int) -> Floats:
     """Return the last measured value of `series`, for every step ahead; 0 where nothing was ever measured.

@@ -6,7 +6,7 @@ import math
 import os
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -16,12 +16,13 @@ from pydantic import Field
 from foretide.config import Settings
 from foretide.errors import ForecastError
 from foretide.forecast.base import Forecaster, Series
+from foretide.forecast.metrics import coverage, mae, mape, pinball, rmse
 from foretide.forecast.model_card import ModelCard
 from foretide.forecast.model_store import ModelStore, StoredModel
 from foretide.forecast.registry import all_forecasters, make_forecaster
 from foretide.records import Floats
 
-__all__ = ["METRICS", "PairResult", "TrainingOptions", "judge", "single_threaded", "train_model", "training_forecaster"]
+__all__ = ["METRICS", "PairResult", "TrainerOptions", "judge", "single_threaded", "train_model", "training_forecaster"]
 
 #: What a trained model is judged by, on the validation part.
 METRICS = ("mape", "rmse", "mae", "pinball_90", "coverage_90", "ms")
@@ -34,7 +35,7 @@ _ONE_THREAD = {
 }
 
 
-class TrainingOptions(Settings):
+class TrainerOptions(Settings):
     """How models are trained and judged."""
 
     horizon: int = Field(default=6, ge=1, le=10_000, description="Steps ahead that a model is judged on.")
@@ -65,6 +66,8 @@ class PairResult:
         See `METRICS`.
     error : str
         Why it failed.
+    note : str
+        What is odd about it, for instance why a network was not trained and the last value goes on.
     """
 
     series: str
@@ -74,18 +77,19 @@ class PairResult:
     seconds: float = 0.0
     metrics: Mapping[str, float] = field(default_factory=dict)
     error: str = ""
+    note: str = ""
 
     @classmethod
     def of(cls, stored: StoredModel, status: Literal["trained", "kept"]) -> PairResult:
         """Return the result that a stored model is."""
         card = stored.card
-        return cls(card.series, card.model, status, card.version, card.seconds, card.metrics)
+        return cls(card.series, card.model, status, card.version, card.seconds, card.metrics, note=card.note)
 
 
-def training_forecaster(name: str, settings: Mapping[str, Any], options: TrainingOptions) -> Forecaster:
+def training_forecaster(name: str, settings: Mapping[str, Any], options: TrainerOptions) -> Forecaster:
     """Return a forecaster to train; one that learns a fixed number of steps ahead learns as many as are asked for.
 
-    >>> training_forecaster("lr", {"window": 20}, TrainingOptions())
+    >>> training_forecaster("lr", {"window": 20}, TrainerOptions())
     Lr(window=20)
 
     Raises
@@ -101,7 +105,7 @@ def training_forecaster(name: str, settings: Mapping[str, Any], options: Trainin
 def train_model(
     forecaster: Forecaster,
     series: Series,
-    options: TrainingOptions,
+    options: TrainerOptions,
     store: ModelStore,
     measured: npt.NDArray[np.bool_] | None = None,
 ) -> PairResult:
@@ -125,23 +129,24 @@ def train_model(
     seconds = time.perf_counter() - started
     plain = options.model_dump(mode="json")
     card = ModelCard.of(model, series, training=plain, metrics=metrics, seconds=seconds)
+    # A network that could not be trained stays a forecaster of the last value, and says why.
+    card = replace(card, note=str(getattr(model, "untrained", None) or ""))
     return PairResult.of(store.save(model, card), "trained")
 
 
-def judge(
-    model: Forecaster, series: Series, boundary: int, truth: Floats, options: TrainingOptions
-) -> dict[str, float]:
+def judge(model: Forecaster, series: Series, boundary: int, truth: Floats, options: TrainerOptions) -> dict[str, float]:
     """Return how far the forecasts of a model were off, made in turn from places after `boundary` that it was fit to.
 
-    MAPE is that of the mean over the horizon, where the truth is not 0; RMSE, MAE, pinball loss and coverage of the .9
-    quantile are over all steps; ``ms`` is the mean time of a forecast. The model ends up knowing the whole series.
+    All measures are of the mean over the horizon, as in `foretide.forecast.backtest`, from places where the whole
+    horizon is known; NaN where there is none. ``pinball_90`` is divided by the mean rate; ``ms`` is the mean time of a
+    forecast. The model ends up knowing the whole series.
     """
     ahead, upper, came, cost_ms = [], [], [], []
     for start, until in _stops(boundary, series.values.size, options):
         forecast = model.predict(options.horizon, [_LEVEL])
-        ahead.append(forecast.mean)
-        upper.append(forecast.quantiles[_LEVEL])
-        came.append(_padded(truth[start : start + options.horizon], options.horizon))
+        ahead.append(float(forecast.mean.mean()))
+        upper.append(forecast.mean_quantile(_LEVEL))
+        came.append(_mean_of(truth[start : start + options.horizon], options.horizon))
         cost_ms.append(forecast.cost_ms)
         model.update(series.values[start:until])
     return _measures(np.array(ahead), np.array(upper), np.array(came)) | {"ms": float(np.mean(cost_ms))}
@@ -153,7 +158,7 @@ def single_threaded() -> None:
         os.environ.setdefault(name, value)
 
 
-def _boundary(series: Series, options: TrainingOptions) -> int:
+def _boundary(series: Series, options: TrainerOptions) -> int:
     size = series.values.size
     boundary = min(math.floor(size * (1 - options.validation)), size - 1)
     known = np.isfinite(series.values)
@@ -171,33 +176,26 @@ def _first(series: Series, size: int) -> Series:
     return Series(series.values[:size], series.step_s, ended_at_s, series.name)
 
 
-def _stops(boundary: int, size: int, options: TrainingOptions) -> Iterator[tuple[int, int]]:
+def _stops(boundary: int, size: int, options: TrainerOptions) -> Iterator[tuple[int, int]]:
     """Give the places to forecast from, and up to where values are then made known."""
     places = np.unique(np.linspace(boundary, size - 1, min(options.origins, size - boundary)).astype(int)).tolist()
     yield from zip(places, [*places[1:], size], strict=True)
 
 
-def _padded(values: Floats, size: int) -> Floats:
-    return np.concatenate((values, np.full(size - values.size, np.nan)))
+def _mean_of(values: Floats, size: int) -> float:
+    return float(values.mean()) if values.size == size else math.nan
 
 
 def _measures(ahead: Floats, upper: Floats, came: Floats) -> dict[str, float]:
-    with np.errstate(over="ignore"):
-        return _finite_measures(came - ahead, came - upper, ahead, came)
-
-
-def _finite_measures(error: Floats, short: Floats, ahead: Floats, came: Floats) -> dict[str, float]:
-    known = np.isfinite(error)
+    known = np.isfinite(came)
     if not known.any():
         return dict.fromkeys(METRICS[:-1], math.nan)
-    whole = known.all(axis=1)
-    real, guess = came[whole].mean(axis=1), ahead[whole].mean(axis=1)
-    counted = real != 0
-    parts = np.abs(real[counted] - guess[counted]) / np.abs(real[counted])
+    real, guess, above = came[known], ahead[known], upper[known]
+    rate = float(real.mean())
     return {
-        "mape": float(parts.mean()) if parts.size else math.nan,
-        "rmse": float(np.sqrt(np.square(error[known]).mean())),
-        "mae": float(np.abs(error[known]).mean()),
-        "pinball_90": float(np.maximum(_LEVEL * short[known], (_LEVEL - 1) * short[known]).mean()),
-        "coverage_90": float((short[known] <= 0).mean()),
+        "mape": mape(real, guess),
+        "rmse": rmse(real, guess),
+        "mae": mae(real, guess),
+        "pinball_90": pinball(real, above, _LEVEL) / rate if rate > 0 else math.nan,
+        "coverage_90": coverage(real, above),
     }

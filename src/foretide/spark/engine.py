@@ -41,6 +41,7 @@ _LOG = logging.getLogger(__name__)
 _POLL_S = 0.05
 # Dead letters have no reader of their own; under this name their log knows which ones may go.
 _KEEPER = "keeper"
+_LETTERS_BYTES = 64 << 20
 
 
 class StageRunner:
@@ -75,7 +76,8 @@ class StageRunner:
             for plan in stage.edges
             if plan.link == "queued"
         }
-        self._dead_letters = ArrowLog(workspace.dead_letters, edge="dead letters", settings=log_settings)
+        letter_settings = replace(log_settings, max_bytes=min(settings.log_max_bytes, _LETTERS_BYTES))
+        self._dead_letters = ArrowLog(workspace.dead_letters, edge="dead letters", settings=letter_settings)
         self.sinks: dict[str, BatchSink] = {sink.id: open_sink(sink, workspace.run_id()) for sink in stage.sinks}
         self._sink_edges = {
             plan.number: plan.edge.end for plan in (*stage.inputs, *stage.edges) if plan.edge.end in self.sinks

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median_low
 from typing import Any, Literal
 
 from pydantic import Field
@@ -91,16 +92,20 @@ class Prepared:
         What was wrong with the rows.
     filled : DataFrame
         One row per bin, see `fill_gaps`.
+    marked : DataFrame
+        The rows it was made from, see `mark_problems`; kept likewise.
     """
 
     packed: DataFrame
     bin_s: float
     problems: Mapping[str, Problem]
     filled: DataFrame
+    marked: DataFrame
 
     def release(self) -> None:
         """Give the memory back."""
         self.packed.unpersist()
+        self.marked.unpersist()
 
 
 def prepare(spark: SparkSession, spec: HistorySpec) -> Prepared:
@@ -113,22 +118,14 @@ def prepare(spark: SparkSession, spec: HistorySpec) -> Prepared:
     ForecastError
         When no usable row is left, or any is bad and the history is to be strict.
     """
-    marked = mark_problems(read_history(spark, spec)).persist()
-    try:
-        problems, good = count_problems(marked)
-        check_rows(spec, problems, good)
-        rows = marked.where("problem IS NULL")
-        bin_s = spec.bin_s or find_bin_s(rows)
-        if bin_s is None:
-            raise ConfigError("bin_s", expected="seconds per bin, since no series has two rows", got="none")
-        binned = bin_values(rows, bin_s, spec.aggregate)
-        _check_bins(binned, bin_s)
-        filled = fill_gaps(binned, spec.gap_limit)
-        packed = pack(filled).persist()
-        packed.count()
-    finally:
-        marked.unpersist()
-    return Prepared(packed, bin_s, problems, filled)
+    # Partitioned by series from here on, so that no later step has to shuffle.
+    marked = mark_problems(read_history(spark, spec).repartition("series")).persist()
+    problems, good = count_problems(marked)
+    check_rows(spec, problems, good)
+    rows = marked.where("problem IS NULL")
+    bin_s = find_bin_s(rows, spec.bin_s)
+    filled = fill_gaps(bin_values(rows, bin_s, spec.aggregate), spec.gap_limit)
+    return Prepared(pack(filled).persist(), bin_s, problems, filled, marked)
 
 
 def check_path(path: str) -> None:
@@ -213,12 +210,27 @@ def check_rows(spec: HistorySpec, problems: Mapping[str, Problem], good: int) ->
         raise ForecastError(f"data {spec.path}: expected no bad rows, got {found}; correct them or be less strict")
 
 
-def find_bin_s(rows: DataFrame) -> float | None:
-    """Return the usual time between two rows of a series, its median; None where no series has two."""
+def find_bin_s(rows: DataFrame, asked_s: float | None = None) -> float:
+    """Return the seconds per bin: those asked for, else the usual time between two rows of a series.
+
+    The usual time is the median of each series' median.
+
+    Raises
+    ------
+    ConfigError
+        When no series has two rows to tell it from, or one is so long that its bins would be too many.
+    """
     before = Window.partitionBy("series").orderBy("time_s")
-    steps = rows.select((sf.col("time_s") - sf.lag("time_s").over(before)).alias("step_s"))
-    found = steps.where("step_s > 0").agg(sf.percentile_approx("step_s", 0.5, 10_000).alias("step_s")).first()
-    return None if found is None or found["step_s"] is None else float(found["step_s"])
+    steps = rows.select("series", "time_s", (sf.col("time_s") - sf.lag("time_s").over(before)).alias("step_s"))
+    usual = sf.percentile_approx(sf.when(sf.col("step_s") > 0, sf.col("step_s")), 0.5, 10_000)
+    span = sf.max("time_s") - sf.min("time_s")
+    found = steps.groupBy("series").agg(usual.alias("step_s"), span.alias("span_s")).collect()
+    known = [row["step_s"] for row in found if row["step_s"] is not None]
+    if asked_s is None and not known:
+        raise ConfigError("bin_s", expected="seconds per bin, since no series has two rows", got="none")
+    bin_s = asked_s or float(median_low(known))
+    _check_bins({row["series"]: row["span_s"] / bin_s + 1 for row in found}, bin_s)
+    return bin_s
 
 
 def bin_values(rows: DataFrame, bin_s: float, aggregate: str = "mean") -> DataFrame:
@@ -234,28 +246,20 @@ def fill_gaps(binned: DataFrame, limit: int) -> DataFrame:
 
     Up to `limit` missing bins in a row are filled by a straight line; the value of longer gaps is NaN.
     """
-    span = binned.groupBy("series").agg(sf.min("bin").alias("first"), sf.max("bin").alias("last"))
-    grid = span.select("series", sf.explode(sf.sequence("first", "last")).alias("bin"))
-    every = grid.join(binned, ["series", "bin"], "left")
-    known = sf.when(sf.col("value").isNotNull(), sf.struct("bin", "value"))
-    # Both look backwards, one of them in reverse order: a frame that looks ahead to the end is quadratic in Spark.
-    ends = {
-        "before": Window.partitionBy("series").orderBy("bin"),
-        "after": Window.partitionBy("series").orderBy(sf.desc("bin")),
-    }
-    for name, order in ends.items():
-        frame = order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-        every = every.withColumn(name, sf.last(known, ignorenulls=True).over(frame))
-    width = sf.col("after.bin") - sf.col("before.bin")
-    share = (sf.col("bin") - sf.col("before.bin")) / width
-    line = sf.col("before.value") + share * (sf.col("after.value") - sf.col("before.value"))
-    filled = sf.when(width - 1 <= limit, line).otherwise(sf.lit(float("nan")))
-    return every.select(
+    order = Window.partitionBy("series").orderBy("bin")
+    ends = binned.select(
         "series",
-        "bin",
-        sf.coalesce(sf.col("value"), filled).alias("value"),
-        sf.col("value").isNotNull().alias("measured"),
+        sf.col("bin").alias("first"),
+        sf.col("value").alias("left"),
+        sf.coalesce(sf.lead("bin").over(order), sf.col("bin") + 1).alias("next"),
+        sf.lead("value").over(order).alias("right"),
     )
+    # Each bin with a value also brings the empty ones after it.
+    every = ends.select("*", sf.explode(sf.sequence(sf.col("first"), sf.col("next") - 1)).alias("bin"))
+    measured, width = sf.col("bin") == sf.col("first"), sf.col("next") - sf.col("first")
+    line = sf.col("left") + (sf.col("bin") - sf.col("first")) / width * (sf.col("right") - sf.col("left"))
+    filled = sf.when(measured, sf.col("left")).when(width - 1 <= limit, line).otherwise(float("nan"))
+    return every.select("series", "bin", filled.alias("value"), measured.alias("measured"))
 
 
 def pack(filled: DataFrame) -> DataFrame:
@@ -324,13 +328,12 @@ def _is_finite(name: str) -> Column:
     return ~sf.isnan(name) & (sf.abs(sf.col(name)) < float("inf"))
 
 
-def _check_bins(binned: DataFrame, bin_s: float) -> None:
-    span = binned.groupBy("series").agg((sf.max("bin") - sf.min("bin") + 1).alias("bins"))
-    longest = span.orderBy(sf.desc("bins")).first()
-    if longest is not None and longest["bins"] > _MOST_BINS:
+def _check_bins(bins: Mapping[str, float], bin_s: float) -> None:
+    longest = max(bins, key=lambda series: bins[series])
+    if bins[longest] > _MOST_BINS:
         raise ConfigError(
             "bin_s",
             expected=f"at most {_MOST_BINS:,} bins from the first to the last value of a series",
-            got=f"{longest['bins']:,} of series {longest['series']!r} with bins of {bin_s:g} s",
+            got=f"{bins[longest]:,.0f} of series {longest!r} with bins of {bin_s:g} s",
             remedy="take wider bins, or correct times that are far off",
         )

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -24,7 +24,7 @@ from foretide.forecast.model_store import ModelStore
 from foretide.forecast.trainer import (
     METRICS,
     PairResult,
-    TrainingOptions,
+    TrainerOptions,
     single_threaded,
     train_model,
     training_forecaster,
@@ -37,8 +37,10 @@ __all__ = ["Observer", "TrainingJob", "TrainingReport", "slot_keys", "train_mode
 _POLL_S = 0.2
 # Pairs per core in a wave: enough that cores seldom wait for the last one, few enough that results come steadily.
 _PAIRS_PER_CORE = 4
-_RESULT = "series string, model string, status string, version int, seconds double, error string, " + ", ".join(
-    f"{name} double" for name in METRICS
+_NAMES = ("series", "model", "status", "version", "seconds", "error", "note")
+_RESULT = (
+    "series string, model string, status string, version int, seconds double, error string, note string, "
+    + ", ".join(f"{name} double" for name in METRICS)
 )
 
 
@@ -54,7 +56,7 @@ class TrainingJob:
         Settings by the forecaster's name.
     out : str
         The model directory, which driver and executors share.
-    options : TrainingOptions
+    options : TrainerOptions
         How.
     wave : int, optional
         Pairs of series and model that are trained in one Spark job; else four per core.
@@ -67,7 +69,7 @@ class TrainingJob:
     history: HistorySpec
     models: Mapping[str, Mapping[str, Any]]
     out: str
-    options: TrainingOptions = field(default_factory=TrainingOptions)
+    options: TrainerOptions = field(default_factory=TrainerOptions)
     wave: int | None = None
     windows_out: str | None = None
     window: int = 48
@@ -244,7 +246,7 @@ _Pair = tuple[str, str]
 
 
 def _sorted_out(
-    store: ModelStore, forecasters: Mapping[str, Forecaster], described: Sequence[_Described], options: TrainingOptions
+    store: ModelStore, forecasters: Mapping[str, Forecaster], described: Sequence[_Described], options: TrainerOptions
 ) -> tuple[list[PairResult], list[_Pair]]:
     """Return the pairs that the model directory has already, put in use, and those to be trained."""
     training = options.model_dump(mode="json")
@@ -267,10 +269,10 @@ def _train_all(
 ) -> Iterator[PairResult]:
     spark = prepared.packed.sparkSession
     size = job.wave or _PAIRS_PER_CORE * spark.sparkContext.defaultParallelism
+    keys = cache(partial(slot_keys, spark))  # waves but the last have the same size
     for start in range(0, len(due), size):
         wave = due[start : start + size]
-        # What is left over is partitioned anew, so every wave has a task for each of its pairs.
-        frame = _wave(prepared, wave, slot_keys(spark, len(wave)), job)
+        frame = _wave(prepared, wave, keys(len(wave)), job)
         yield from _run(frame, len(wave), partial(_tell, observer, before + start))
         observer.advance(before + start + len(wave))
 
@@ -317,8 +319,7 @@ def _trainer(job: TrainingJob, bin_s: float) -> Callable[[pd.DataFrame], pd.Data
 
 def _plain(result: PairResult) -> dict[str, Any]:
     metrics = {name: float(result.metrics.get(name, np.nan)) for name in METRICS}
-    names = ("series", "model", "status", "version", "seconds", "error")
-    return {name: getattr(result, name) for name in names} | metrics
+    return {name: getattr(result, name) for name in _NAMES} | metrics
 
 
 def _run(frame: DataFrame, tasks: int, progress: Callable[[int], None]) -> list[PairResult]:
@@ -361,6 +362,4 @@ def _done(context: Any, group: str, tasks: int) -> int:
 
 def _result(row: Any) -> PairResult:
     metrics = {name: float(row[name]) if row[name] is not None else float("nan") for name in METRICS}
-    return PairResult(
-        row["series"], row["model"], row["status"], row["version"], row["seconds"], metrics, row["error"] or ""
-    )
+    return PairResult(metrics=metrics, **{name: row[name] for name in _NAMES})

@@ -1,13 +1,16 @@
 """A driver program that is killed again and again: words of a trace, counted letter by letter, into two sinks.
 
 Its only argument is a file with its settings in JSON. Each start goes on in the same workspace; replicas change all the
-time. When all input is through, it stops gracefully and writes the file ``done``.
+time. When all input is through, it stops gracefully and writes the file ``done``. With ``die_after`` it kills itself
+when a stage has finished a few batches, at the worst of moments: the batch is in the sinks, and Spark does not know.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import random
+import signal
 import sys
 import threading
 from collections.abc import Iterator, Mapping
@@ -16,9 +19,13 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql import DataFrame
 
 from foretide.spark import EngineSettings, RunningTopology, create_session
+from foretide.spark.engine import StageRunner
 from foretide.topology import Topology, flow
+
+BATCHES_BEFORE_DEATH = 3
 
 
 def split(row: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -59,10 +66,24 @@ def change_all_the_time(running: RunningTopology, stopped: threading.Event, seed
         running.change_replicas({operator: numbers.randint(1, 3) for operator in ("split", "measure", "shout")})
 
 
+def die_after(stage: str) -> None:
+    """Let the whole process group die between the end of a batch of `stage` and its commit by Spark."""
+    run_batch = StageRunner.run_batch
+
+    def run_and_die(self: StageRunner, frame: DataFrame, batch_id: int) -> None:
+        run_batch(self, frame, batch_id)
+        if self.stage.id == stage and self.totals.batches >= BATCHES_BEFORE_DEATH and self.statistics[-1].edges:
+            os.killpg(os.getpgrp(), signal.SIGKILL)
+
+    StageRunner.run_batch = run_and_die  # type: ignore[method-assign]
+
+
 def main() -> None:
     """Run until all input is through."""
     given = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     root = Path(given["root"])
+    if given["die_after"]:
+        die_after(given["die_after"])
     spark = create_session(given["master"], settings={"spark.local.dir": str(root / "local")})
     settings = EngineSettings(first_rows=given["batch_rows"], max_rows=given["batch_rows"])
     running = RunningTopology(topology(given["trace"], root), spark, root / "run", settings)

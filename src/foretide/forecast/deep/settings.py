@@ -14,7 +14,7 @@ class TrainingOptions(Settings):
     """What may be chosen for every kind of network: its size and its training."""
 
     hidden: int = Field(default=32, ge=1, le=1024, description="Units of the recurrent layer, per direction.")
-    frame: int = Field(default=1, ge=1, description="Values per step of the network (B1: one); it divides the window.")
+    frame: int = Field(default=12, ge=1, description="Values per step of the network (B1: one); it divides the window.")
     anchored: bool = Field(
         default=False, description="Learn the change since the last value instead of the value (a departure from B1)."
     )
@@ -26,7 +26,7 @@ class TrainingOptions(Settings):
     learning_rate: float = Field(
         default=3e-3, gt=0, lt=1, description="Adam's rate at the start; it decays by a cosine to a hundredth."
     )
-    seeds: int = Field(default=2, ge=1, description="Trainings from different random weights; the best one is kept.")
+    seeds: int = Field(default=3, ge=1, description="Trainings from different random weights; the best one is kept.")
     seed: int = Field(default=1, ge=0, le=2**31 - 1, description="The first of these seeds.")
 
 

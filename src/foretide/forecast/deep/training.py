@@ -81,7 +81,7 @@ def train_windows(
     >>> wave = np.sin(np.arange(300) / 5) + 2
     >>> cut = np.lib.stride_tricks.sliding_window_view(wave, 10)
     >>> train, later = cut[:200], cut[200:]
-    >>> small = TrainingSettings(cell="gru", hidden=4, epochs=2, seeds=1)
+    >>> small = TrainingSettings(cell="gru", hidden=4, frame=2, epochs=2, seeds=1)
     >>> trained = train_windows(train[:, :8], train[:, 8:], (later[:, :8], later[:, 8:]), small)
     >>> trained.predict_many(later[:3, :8]).shape
     (3, 2)

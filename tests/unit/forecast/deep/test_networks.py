@@ -138,7 +138,7 @@ def test_a_fresh_network_remembers_and_an_anchored_one_repeats_the_last_value() 
     lstm = Network.random(TrainingSettings(cell="lstm", hidden=HIDDEN), STEPS, draw)
     assert np.asarray(lstm.bias)[..., HIDDEN : 2 * HIDDEN].min() == 1.0
     assert np.asarray(lstm.bias).sum() == 2 * HIDDEN
-    anchored = Network.random(TrainingSettings(cell="gru", hidden=HIDDEN, anchored=True), STEPS, draw)
+    anchored = Network.random(TrainingSettings(cell="gru", hidden=HIDDEN, frame=FRAME, anchored=True), STEPS, draw)
     assert np.asarray(anchored(rows())).tolist() == [[row[-1]] * STEPS for row in rows()]
 
 

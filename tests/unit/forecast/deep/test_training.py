@@ -11,7 +11,7 @@ for module in ("jax", "equinox", "optax"):
 
 from foretide.forecast.deep.training import Progress, train_windows  # noqa: E402
 
-SMALL = TrainingSettings(cell="gru", hidden=8, epochs=12, seeds=2, batch=32)
+SMALL = TrainingSettings(cell="gru", hidden=8, frame=2, epochs=12, seeds=2, batch=32)
 
 
 def sine() -> tuple[Windows, Windows]:
@@ -66,7 +66,7 @@ def test_it_stops_early_where_validation_only_gets_worse() -> None:
     seen: list[Progress] = []
     # Upside down: what is learnt on the training part is wrong here from the start.
     wrong = 600 - later.targets
-    settings = TrainingSettings(cell="gru", hidden=8, epochs=50, seeds=1, patience=3, batch=32, anchored=True)
+    settings = TrainingSettings(cell="gru", hidden=8, frame=2, epochs=50, seeds=1, patience=3, batch=32, anchored=True)
     trained = train_windows(train.inputs, train.targets, (later.inputs, wrong), settings, progress=seen.append)
     assert len(seen) == trained.epochs + 3 < 50
 

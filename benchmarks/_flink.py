@@ -1,0 +1,212 @@
+"""Running the PyFlink job beside the benchmarks: in a Python of its own, on a local cluster of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from _streams import scratch
+
+__all__ = ["Cluster", "calls", "find_python", "run_job", "start_cluster"]
+
+ROOT = Path(__file__).resolve().parents[1]
+JOB = ROOT / "benchmarks" / "flink_job.py"
+#: Larger batches and bundles than the defaults, which halve the rate; found by trying.
+TUNED = {"python.fn-execution.arrow.batch.size": "10000", "python.fn-execution.bundle.size": "100000"}
+#: For latency and gaps instead: small bundles that do not wait.
+PROMPT = {
+    "python.fn-execution.arrow.batch.size": "1000",
+    "python.fn-execution.bundle.size": "1000",
+    "python.fn-execution.bundle.time": "20",
+}
+MISSING = "PyFlink is not installed; `make bench-flink` installs it into .venv-flink and runs this."
+
+
+def find_python() -> Path | None:
+    """Return the Python that has PyFlink: ``FLINK_PYTHON``, or that of ``.venv-flink``; None without one."""
+    python = Path(os.environ.get("FLINK_PYTHON", str(ROOT / ".venv-flink" / "bin" / "python")))
+    if not python.exists():
+        return None
+    found = subprocess.run([str(python), "-c", "import pyflink"], capture_output=True)
+    return python if found.returncode == 0 else None
+
+
+def _environment(progress: Path) -> dict[str, str]:
+    return {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT / "examples")]),
+        "FLINK_JOB_PROGRESS": str(progress),
+        # A local job would run all its Python in one process, and its parallel parts would wait for each other.
+        "_python_worker_execution_mode": "process",
+    }
+
+
+def run_job(python: Path, rows: int, parallelism: int, settings: Mapping[str, str] | None = None) -> float:
+    """Run the job over `rows` events; return events per second after the first quarter of them."""
+    with scratch() as path:
+        command = [str(python), str(JOB), "--rows", str(rows), "--parallelism", str(parallelism)]
+        for key, value in (TUNED if settings is None else settings).items():
+            command += ["--set", f"{key}={value}"]
+        done = subprocess.run(command, env=_environment(path), capture_output=True, text=True)
+        if done.returncode:
+            raise RuntimeError(f"PyFlink: expected the job to finish, got\n{done.stderr[-4000:]}")
+        instants, counts = calls(path)
+    passed = np.cumsum(counts)
+    skip = int(np.searchsorted(passed, 0.25 * passed[-1]))
+    return float((passed[-1] - passed[skip]) / (instants[-1] - instants[skip]))
+
+
+def calls(progress: Path) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Return when the last UDF was called and with how many rows, over all workers."""
+    lines = [line.split() for file in sorted(progress.glob("*.txt")) for line in file.read_text().splitlines()]
+    whole = sorted((float(line[0]), int(line[1])) for line in lines if len(line) == 2)
+    return np.array([instant for instant, _ in whole]), np.array([rows for _, rows in whole], dtype=np.int64)
+
+
+class Cluster:
+    """A cluster with the adaptive scheduler, and one job on it."""
+
+    def __init__(self, progress: Path, port: int) -> None:
+        self.progress, self._url = progress, f"http://localhost:{port}"
+
+    def jobs(self) -> list[dict[str, Any]]:
+        """Return the jobs."""
+        found: list[dict[str, Any]] = self._ask("/jobs/overview")["jobs"]
+        return found
+
+    def rescale(self, parallelism: int) -> None:
+        """Ask the scheduler for another parallelism of all operators of the running job."""
+        job = next(job["jid"] for job in self.jobs() if job["state"] == "RUNNING")
+        path = f"/jobs/{job}/resource-requirements"
+        wanted = {
+            vertex: {"parallelism": {"lowerBound": 1, "upperBound": parallelism}} for vertex in self._ask(path)
+        }
+        self._ask(path, json.dumps(wanted).encode())
+
+    def _ask(self, path: str, body: bytes | None = None) -> Any:
+        method = "GET" if body is None else "PUT"
+        request = urllib.request.Request(self._url + path, body, {"Content-Type": "application/json"}, method=method)
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return json.loads(answer.read() or b"{}")
+
+
+@contextmanager
+def start_cluster(python: Path, slots: int, port: int = 8391) -> Iterator[Cluster]:
+    """Start a job manager and a task manager on this machine; stop them in the end."""
+    home = Path(
+        subprocess.run(
+            [str(python), "-c", "import os, pyflink; print(os.path.dirname(pyflink.__file__))"],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.strip()
+    )
+    with scratch() as path:
+        conf, progress = path / "conf", path / "progress"
+        shutil.copytree(home / "conf", conf)
+        progress.mkdir()
+        _configure(conf / "config.yaml", slots, port, path)
+        environment = {
+            **_environment(progress),
+            "FLINK_CONF_DIR": str(conf),
+            "FLINK_LOG_DIR": str(path),
+            "FLINK_PID_DIR": str(path),
+            "FLINK_HOME": str(home),
+        }
+        # In the foreground and each in a group of its own, so that they and their Python workers can be ended by id.
+        parts = [
+            subprocess.Popen(
+                ["bash", str(home / "bin" / script), "start-foreground"],
+                env=environment,
+                stdout=(path / f"{script}.out").open("w"),
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+            for script in ("jobmanager.sh", "taskmanager.sh")
+        ]
+        try:
+            cluster = Cluster(progress, port)
+            _wait_until(lambda: cluster._ask("/overview").get("slots-available", 0) >= slots, 90.0)
+            _submit(python, environment, port, next((home / "opt").glob("flink-python*.jar")))
+            _wait_until(lambda: any(job["state"] == "RUNNING" for job in cluster.jobs()), 90.0)
+            yield cluster
+        finally:
+            for part in reversed(parts):
+                _end(part)
+
+
+def _end(part: subprocess.Popen[bytes]) -> None:
+    """End a process and those it has started."""
+    part.terminate()
+    try:
+        part.wait(timeout=15)
+    except subprocess.TimeoutExpired:
+        pass
+    try:
+        os.killpg(part.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    part.wait(timeout=15)
+
+
+def _configure(file: Path, slots: int, port: int, path: Path) -> None:
+    text = file.read_text(encoding="utf-8")
+    java = next(line for line in text.splitlines() if "--add-exports" in line).strip().removeprefix("all: ")
+    settings = {
+        "env.java.opts.all": java,
+        "jobmanager.rpc.address": "localhost",
+        "jobmanager.bind-host": "localhost",
+        "jobmanager.memory.process.size": "1600m",
+        "jobmanager.scheduler": "adaptive",
+        "jobmanager.adaptive-scheduler.executing.cooldown-after-rescaling": "1 s",
+        "jobmanager.adaptive-scheduler.executing.resource-stabilization-timeout": "0 s",
+        "taskmanager.bind-host": "localhost",
+        "taskmanager.host": "localhost",
+        "taskmanager.numberOfTaskSlots": str(slots),
+        "taskmanager.memory.process.size": "3g",
+        "rest.address": "localhost",
+        "rest.port": str(port),
+        "execution.checkpointing.interval": "1 s",
+        "execution.checkpointing.dir": f"file://{path}/checkpoints",
+    }
+    file.write_text("".join(f"{key}: {json.dumps(value)}\n" for key, value in settings.items()), encoding="utf-8")
+
+
+def _submit(python: Path, environment: Mapping[str, str], port: int, jar: Path) -> None:
+    settings = {
+        "execution.target": "remote",
+        "rest.address": "localhost",
+        "rest.port": str(port),
+        "pipeline.jars": jar.as_uri(),
+        **PROMPT,
+    }
+    command = [str(python), str(JOB), "--rows", "0", "--rate", "5000", "--parallelism", "4", "--detached"]
+    for key, value in settings.items():
+        command += ["--set", f"{key}={value}"]
+    done = subprocess.run(command, env=dict(environment), capture_output=True, text=True, timeout=180)
+    if done.returncode:
+        raise RuntimeError(f"PyFlink: expected the job to be submitted, got\n{done.stderr[-4000:]}")
+
+
+def _wait_until(condition: Any, timeout_s: float) -> None:
+    deadline_s = time.monotonic() + timeout_s
+    while time.monotonic() < deadline_s:
+        try:
+            if condition():
+                return
+        except OSError:
+            pass
+        time.sleep(0.5)
+    raise TimeoutError(f"Flink: expected the cluster to be ready in {timeout_s:.0f} s")

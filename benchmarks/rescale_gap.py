@@ -1,0 +1,113 @@
+"""Silence at the sink when replicas change, at 5 000 events/s.
+
+The Twitter detection runs chained, and its replicas change every few seconds. For each change, the longest gap between
+two commits around it is compared with the longest gap of as many commits before it. Where PyFlink is installed, its
+adaptive scheduler rescales the same job on the same machine, and the same is done with its output.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+from numpy.typing import NDArray
+from pyspark.sql import SparkSession
+
+from _detection import detection
+from _flink import MISSING, calls, find_python, start_cluster
+from _harness import Measured, Ratio, parse_options, progress, report
+from _streams import Batches, constant_trace, open_session, run_topology, scratch
+from foretide.spark.running import RunningTopology
+from foretide.spark.settings import EngineSettings
+
+RATE = 5_000
+# Slots of the stage, one operator of four having all but three of them.
+CYCLE = (8, 5, 7, 4)
+WARM_S = 8.0
+
+
+def silences(ended_s: NDArray[np.float64], changes_s: list[float], span_s: float) -> list[tuple[float, float]]:
+    """Return, for each change, the longest gap in the `span_s` after it, and in the same span before."""
+    gaps, ends = np.diff(ended_s), ended_s[1:]
+    found = []
+    for change_s in changes_s:
+        around = gaps[(ends > change_s) & (ends - gaps < change_s + span_s)]
+        before = gaps[(ends > change_s - span_s) & (ends <= change_s)]
+        if around.size and before.size:
+            found.append((float(around.max()), float(before.max())))
+    return found
+
+
+def ours(spark: SparkSession, trace: str, changes: int, every_s: float) -> list[tuple[float, float]]:
+    started_at_s = time.time()
+    changes_s: list[float] = []
+
+    def until(running: RunningTopology, found: Batches) -> bool:
+        now_s = time.time()
+        due_s = started_at_s + WARM_S + every_s * (len(changes_s) + 1)
+        if now_s >= due_s and len(changes_s) < changes:
+            running.change_replicas({"topic": CYCLE[len(changes_s) % len(CYCLE)] - 3})
+            changes_s.append(now_s)
+        return len(changes_s) == changes and now_s > changes_s[-1] + every_s
+
+    settings = EngineSettings(first_rows=1_000_000)
+    found = run_topology(
+        detection({"trace": trace, "started_at": started_at_s}), spark, settings, until=until
+    )
+    return silences(np.array(found.ended_s), changes_s, 0.8 * every_s)
+
+
+def flinks(python: Path, changes: int, every_s: float) -> list[tuple[float, float]]:
+    changes_s: list[float] = []
+    with start_cluster(python, slots=max(CYCLE)) as cluster:
+        time.sleep(WARM_S)
+        for number in range(changes):
+            time.sleep(every_s)
+            changes_s.append(time.time())
+            cluster.rescale(CYCLE[number % len(CYCLE)])
+        time.sleep(every_s)
+        instants, _ = calls(cluster.progress)
+    return silences(instants, changes_s, 0.8 * every_s)
+
+
+def shown(name: str, found: list[tuple[float, float]]) -> None:
+    pairs = ", ".join(f"{1e3 * around:.0f}/{1e3 * before:.0f}" for around, before in found)
+    progress(f"  {name}, longest gap after/before each change in ms: {pairs}")
+
+
+def main() -> None:
+    options = parse_options(__doc__, repeats=3)
+    changes, every_s = (2, 4.0) if options.quick else (8, 6.0)
+    python = find_python()
+    progress(f"rescale gap: {changes} changes a turn, one every {every_s:.0f} s, at {RATE:,} events/s")
+    found: dict[str, list[tuple[float, float]]] = {"Foretide": [], "PyFlink": []}
+    with scratch() as path:
+        trace = constant_trace(path, RATE, 3600)
+        for turn in range(options.repeats):
+            spark = open_session("local[8]")
+            found["Foretide"] += ours(spark, trace, changes, every_s)
+            spark.stop()
+            shown(f"{turn + 1}/{options.repeats} Foretide", found["Foretide"][-changes:])
+            if python is not None:
+                found["PyFlink"] += flinks(python, changes, 2 * every_s)
+                shown(f"{turn + 1}/{options.repeats} PyFlink", found["PyFlink"][-changes:])
+    report("rescale_gap", "Silence when replicas change", lines(found), {"rate": RATE, "gaps_s": found}, options)
+
+
+def lines(found: dict[str, list[tuple[float, float]]]) -> list[Measured]:
+    mine = Ratio(tuple(around / before for around, before in found["Foretide"]))
+    what = "longest silence at the sink after a change of replicas"
+    # A batch now and then is longer than its neighbours; a tenth is well within that.
+    against_itself = Measured(what, "the same span before the change", "at most", 1.1, mine)
+    if not found["PyFlink"]:
+        none = Measured(what, "PyFlink's adaptive rescale", "at most", 1.0, None, MISSING)
+        return [against_itself, none]
+    theirs = median(around for around, _ in found["PyFlink"])
+    against_flink = Ratio(tuple(around / theirs for around, _ in found["Foretide"]))
+    return [against_itself, Measured(what, "PyFlink's adaptive rescale (median)", "at most", 1.0, against_flink)]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,244 @@
+"""Rolling-origin backtests: what a model would have said at every bin, and how far that was off."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from pydantic import Field
+
+from foretide.config import Settings
+from foretide.errors import ConfigError, NotReadyError
+from foretide.forecast.base import Forecaster, Series, last_value
+from foretide.forecast.metrics import bootstrap_interval, coverage, mae, mape, pinball, rmse
+from foretide.records import Floats, Ints
+
+__all__ = ["Backtest", "BacktestOptions", "ModelRun", "backtest"]
+
+#: The level of the quantile that is judged.
+LEVEL = 0.9
+Progress = Callable[[str, int, int], None]
+
+
+class BacktestOptions(Settings):
+    """How to test."""
+
+    horizon: int = Field(ge=1, description="Steps ahead to forecast.")
+    min_history: int = Field(default=20, ge=1, description="Bins of history before the first forecast.")
+    stride: int = Field(default=1, ge=1, description="Bins between two forecasts.")
+    seed: int = Field(default=1, ge=0, description="Seed of the bootstrap.")
+
+
+@dataclass(frozen=True, eq=False)
+class ModelRun:
+    """What one model said at each origin, and how right it was.
+
+    Parameters
+    ----------
+    mean : array over origins and steps
+        Expected rates.
+    upper : array over origins
+        The .9 quantile of the mean over the horizon.
+    ms : float
+        What one forecast took, learning the new value included, on average.
+    failures : int
+        Forecasts in which the last value stood in for a model that raised an error.
+    scores : mapping of str to float
+        ``mape``, ``rmse``, ``mae``, ``pinball_90`` and ``coverage_90`` of the mean over the horizon; pinball is divided
+        by the mean rate. NaN where no origin counts.
+    intervals : mapping of str to (float, float)
+        90 % confidence intervals of the same.
+    rmse_by_step : array over steps
+        The root mean squared error of each step ahead.
+    """
+
+    mean: Floats
+    upper: Floats
+    ms: float
+    failures: int
+    scores: Mapping[str, float]
+    intervals: Mapping[str, tuple[float, float]]
+    rmse_by_step: Floats
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain data for JSON, which has no NaN."""
+        return {
+            **{name: _plain(value) for name, value in self.scores.items()},
+            "ms": self.ms,
+            "failures": self.failures,
+            "intervals": {name: [_plain(end) for end in ends] for name, ends in self.intervals.items()},
+            "rmse_by_step": [_plain(value) for value in self.rmse_by_step.tolist()],
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Backtest:
+    """Several models on one series.
+
+    Parameters
+    ----------
+    series : Series
+        What was forecast.
+    options : BacktestOptions
+        How.
+    origins : array of int
+        How many values were known at each forecast.
+    counted : array of bool over origins
+        Which of them count: those after which the whole horizon was measured.
+    actual : array over origins
+        The mean over the horizon that came, NaN where a value of it is missing.
+    models : mapping of str to ModelRun
+        The models by name.
+    """
+
+    series: Series
+    options: BacktestOptions
+    origins: Ints
+    counted: np.ndarray[Any, np.dtype[np.bool_]]
+    actual: Floats
+    models: Mapping[str, ModelRun]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain data for JSON."""
+        return {
+            "series": self.series.name,
+            "step_s": self.series.step_s,
+            "horizon": self.options.horizon,
+            "min_history": self.options.min_history,
+            "origins": int(self.counted.sum()),
+            "origins_with_gaps": int((~self.counted).sum()),
+            "mean_rate": _plain(float(np.nanmean(self.actual)) if self.counted.any() else math.nan),
+            "models": {name: run.to_dict() for name, run in self.models.items()},
+        }
+
+
+def backtest(
+    series: Series,
+    models: Mapping[str, Forecaster],
+    options: BacktestOptions,
+    progress: Progress | None = None,
+) -> Backtest:
+    """Let every model forecast `series` from every bin once there is enough history, knowing nothing but the past.
+
+    Each model begins with `fit` on the first `min_history` bins, then gets one value after the other by `update`. It is
+    judged by the mean over the horizon; origins after which a value of the horizon is missing do not count.
+
+    Parameters
+    ----------
+    series : Series
+        The whole series.
+    models : mapping of str to Forecaster
+        The models by name; clones of them are used.
+    options : BacktestOptions
+        How to test.
+    progress : callable, optional
+        Called with the model's name, the origins done and all origins.
+
+    Raises
+    ------
+    ConfigError
+        When the series is too short for one forecast.
+
+    Examples
+    --------
+    >>> from foretide.forecast import Basic
+    >>> wave = Series(10.0 + np.arange(60) % 2)
+    >>> found = backtest(wave, {"basic": Basic()}, BacktestOptions(horizon=2))
+    >>> round(found.models["basic"].scores["mae"], 3), found.to_dict()["origins"]
+    (0.5, 39)
+    """
+    last = series.values.size - options.horizon
+    if last < options.min_history:
+        raise ConfigError(
+            "series",
+            expected=f"at least {options.min_history + options.horizon} bins ({options.min_history} of history and "
+            f"{options.horizon} to forecast)",
+            got=f"{series.values.size}",
+            remedy="test a longer series, or ask for a shorter horizon or history",
+        )
+    origins: Ints = np.arange(options.min_history, last + 1, options.stride)
+    ahead = np.lib.stride_tricks.sliding_window_view(series.values, options.horizon)[origins]
+    actual: Floats = ahead.mean(axis=1)
+    counted = np.isfinite(actual)
+    runs = {}
+    for name, model in models.items():
+        mean, upper, ms, failures = _roll(name, model.clone(), series, origins, options, progress)
+        scores, intervals = _scores(actual[counted], mean[counted].mean(axis=1), upper[counted], options)
+        by_step = (
+            np.sqrt(np.nanmean(np.square(ahead - mean), axis=0)) if counted.any() else np.full(options.horizon, np.nan)
+        )
+        runs[name] = ModelRun(mean, upper, ms, failures, scores, intervals, by_step)
+    return Backtest(series, options, origins, counted, actual, runs)
+
+
+def _roll(
+    name: str,
+    model: Forecaster,
+    series: Series,
+    origins: Ints,
+    options: BacktestOptions,
+    progress: Progress | None,
+) -> tuple[Floats, Floats, float, int]:
+    """Return mean and upper quantile at each origin, the mean cost, and how often the last value stood in."""
+    mean, upper = np.empty((origins.size, options.horizon)), np.empty(origins.size)
+    failures, known, spent = 0, 0, 0.0
+    _warm(model.clone(), series.part(0, int(origins[0])), options)
+    for row, origin in enumerate(origins.tolist()):
+        new, known = series.part(known, origin), origin
+        started = time.perf_counter()
+        try:
+            forecast = (model.update(new) if row else model.fit(new)).predict(options.horizon, levels=(LEVEL,))
+            mean[row], upper[row] = forecast.mean, forecast.mean_quantile(LEVEL)
+        except Exception as error:  # a model of anyone's may raise anything; the test must go on
+            failures += not isinstance(error, NotReadyError)
+            mean[row] = last_value(series.part(0, origin), options.horizon)
+            upper[row] = mean[row].mean()
+            if not isinstance(error, NotReadyError):
+                model = model.clone()
+                model.fit(series.part(0, origin))
+        spent += time.perf_counter() - started
+        if progress is not None:
+            progress(name, row + 1, origins.size)
+    return mean, upper, 1e3 * spent / origins.size, failures
+
+
+def _warm(model: Forecaster, series: Series, options: BacktestOptions) -> None:
+    """Let a model forecast once, so that what is compiled on first use does not count as its cost."""
+    with suppress(Exception):
+        model.fit(series).predict(options.horizon, levels=(LEVEL,))
+
+
+def _scores(
+    actual: Floats, expected: Floats, upper: Floats, options: BacktestOptions
+) -> tuple[dict[str, float], dict[str, tuple[float, float]]]:
+    def relative_pinball(truth: Floats, guess: Floats) -> float:
+        rate = float(truth.mean())
+        return pinball(truth, guess, LEVEL) / rate if rate > 0 else math.nan
+
+    measures: dict[str, tuple[Callable[[Floats, Floats], float], Floats]] = {
+        "mape": (mape, expected),
+        "rmse": (rmse, expected),
+        "mae": (mae, expected),
+        "pinball_90": (relative_pinball, upper),
+        "coverage_90": (coverage, upper),
+    }
+    if not actual.size:
+        return dict.fromkeys(measures, math.nan), dict.fromkeys(measures, (math.nan, math.nan))
+    scores = {name: measure(actual, guess) for name, (measure, guess) in measures.items()}
+    # Errors are alike within a horizon and somewhat beyond.
+    block = max(2 * options.horizon, 10)
+    intervals = {
+        name: bootstrap_interval(measure, actual, guess, block=block, seed=options.seed)
+        for name, (measure, guess) in measures.items()
+    }
+    return scores, intervals
+
+
+def _plain(value: float) -> float | None:
+    """Return `value`, or None for NaN and infinity, which JSON does not have."""
+    return value if math.isfinite(value) else None

@@ -1,0 +1,167 @@
+"""What a stage reads, and how its data source makes batches of it."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+
+from foretide.clock import ManualClock
+from foretide.errors import ConfigError
+from foretide.spark.inputs import InputSpec, LogInput, Position, StageInput, TraceInput, open_input
+from foretide.spark.stage_source import StageDataSource, StageFeed, StageStreamReader
+from foretide.store import RuntimeStore
+from foretide.transport import ArrowLog, ArrowLogSettings
+
+ALL = ReadMaxRows(2**62)
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> str:
+    path = tmp_path / "ten.csv"
+    path.write_text("second,events_per_second\n" + "".join(f"{second},10\n" for second in range(100)))
+    return str(path)
+
+
+def open_log(path: Path) -> ArrowLog:
+    return ArrowLog(path, settings=ArrowLogSettings(fsync=False))
+
+
+def put(log: ArrowLog, batch_id: int, first: int, count: int) -> None:
+    writer = log.begin("up", batch_id)
+    rows = pa.record_batch({"id": pa.array(range(first, first + count), pa.int64())})
+    writer.commit([writer.segment_writer().write([rows])])
+
+
+def read(part: StageInput, position: Position, tasks: int) -> list[list[int]]:
+    """Return the ids that each task reads, as workers do: from what was pickled for them."""
+    dealt = pickle.loads(pickle.dumps(part.slices(position, tasks)))
+    return [[id for piece in run for batch in piece.batches() for id in batch["id"].to_pylist()] for run in dealt]
+
+
+class TestTrace:
+    def test_tasks_read_equal_parts_of_a_batch_in_order(self, trace: str) -> None:
+        part = TraceInput(InputSpec("in", "trace", {"trace": trace, "payload": "ids"}))
+        position = {**part.begin(5_000_000), "first": 3, "next": 13}
+        assert read(part, position, 3) == [[3, 4, 5], [6, 7, 8], [9, 10, 11, 12]]
+        assert read(part, position, 1) == [list(range(3, 13))]
+        assert [len(ids) for ids in read(part, {**position, "next": 4}, 3)] == [0, 0, 1]
+
+    def test_events_come_with_time_or_all_at_once(self, trace: str) -> None:
+        part = TraceInput(InputSpec("in", "trace", {"trace": trace, "speed": 2}))
+        position = part.begin(1_000_000_000)
+        assert [part.available(position, 1_000_000_000 + us) for us in (0, 1_000_000, 10**12)] == [0, 20, 1000]
+        at_once = TraceInput(InputSpec("in", "trace", {"trace": trace, "until": "all", "started_at": 7}))
+        assert at_once.begin(0)["started_us"] == 7_000_000
+        assert at_once.available(at_once.begin(0), 0) == 1000
+
+    def test_a_position_of_another_trace_is_refused(self, trace: str) -> None:
+        one, two = (TraceInput(InputSpec("in", "trace", {"trace": trace, "seed": seed})) for seed in (1, 2))
+        with pytest.raises(
+            ConfigError, match="source 'in'\": expected the trace, payload, seed and speed of the check"
+        ):
+            two.available(one.begin(0), 0)
+
+
+class TestLog:
+    def test_tasks_read_across_segments(self, tmp_path: Path) -> None:
+        log = open_log(tmp_path / "edge")
+        part = LogInput(InputSpec("a-b", "edge", {"path": str(tmp_path / "edge"), "reader": "b"}))
+        position = part.begin(0)
+        assert position == {"first": 0, "next": 0} and part.slices(position, 2) == []
+        for batch_id in range(3):
+            put(log, batch_id, batch_id * 4, 4)
+        assert part.available(position, 0) == 12
+        assert read(part, {"first": 2, "next": 11}, 3) == [[2, 3, 4], [5, 6, 7], [8, 9, 10]]
+        assert read(part, {"first": 2, "next": 4}, 5) == [[2], [3]]
+
+    def test_rows_are_kept_until_they_are_released(self, tmp_path: Path) -> None:
+        log = open_log(tmp_path / "edge")
+        part = LogInput(InputSpec("a-b", "edge", {"path": str(tmp_path / "edge"), "reader": "b"}))
+        part.begin(0)
+        for batch_id in range(3):
+            put(log, batch_id, batch_id * 4, 4)
+        part.release({"first": 4, "next": 8})
+        assert (log.first_offset(), part.begin(0)["next"]) == (4, 4)
+
+
+def test_an_unknown_kind_is_named() -> None:
+    with pytest.raises(ConfigError, match="source 'in'\": expected a kind among trace, edge, got kafka"):
+        open_input(InputSpec("in", "kafka", {}))
+
+
+class TestStageSource:
+    @pytest.fixture
+    def feed(self, tmp_path: Path, trace: str) -> StageFeed:
+        specs = (
+            InputSpec("in", "trace", {"trace": trace, "payload": "ids", "until": "all"}),
+            InputSpec("a-b", "edge", {"path": str(tmp_path / "edge"), "reader": "b"}),
+        )
+        return StageFeed(specs, str(tmp_path / "limits.json"), str(tmp_path / "runtime.json"))
+
+    def reader(self, feed: StageFeed) -> StageStreamReader:
+        return StageStreamReader(StageFeed.from_json(feed.to_json()), ManualClock(1000.0))
+
+    def taken(self, position: dict[str, Any]) -> dict[str, tuple[int, int]]:
+        return {name: (part["first"], part["next"]) for name, part in position.items()}
+
+    def test_a_batch_takes_of_each_input_in_proportion(self, feed: StageFeed, tmp_path: Path) -> None:
+        put(open_log(tmp_path / "edge"), 0, 0, 500)
+        reader = self.reader(feed)
+        start = reader.initialOffset()
+        assert self.taken(reader.latestOffset(start, ReadMaxRows(300))) == {"in": (0, 200), "a-b": (0, 100)}
+        assert self.taken(reader.latestOffset(start, ReadAllAvailable())) == {"in": (0, 1000), "a-b": (0, 500)}
+        Path(feed.limits_path).write_text('{"max_rows": 3}')
+        step = reader.latestOffset(start, ALL)
+        assert self.taken(step) == {"in": (0, 2), "a-b": (0, 1)}
+        assert self.taken(reader.latestOffset(json.loads(json.dumps(step)), ALL)) == {"in": (2, 4), "a-b": (1, 2)}
+
+    def test_no_new_rows_mean_no_new_batch(self, feed: StageFeed) -> None:
+        reader = self.reader(feed)
+        end = reader.latestOffset(reader.initialOffset(), ALL)
+        assert reader.latestOffset(end, ALL) == end
+        assert reader.partitions(end, end) == []
+
+    def test_a_pause_holds_sources_but_not_edges(self, feed: StageFeed, tmp_path: Path) -> None:
+        put(open_log(tmp_path / "edge"), 0, 0, 5)
+        RuntimeStore(feed.runtime_path).change(paused=True)
+        reader = self.reader(feed)
+        assert self.taken(reader.latestOffset(reader.initialOffset(), ALL)) == {"in": (0, 0), "a-b": (0, 5)}
+
+    def test_arrivals_are_reported_whether_or_not_they_are_admitted(self, feed: StageFeed, tmp_path: Path) -> None:
+        reader = self.reader(feed)
+        assert reader.reportLatestOffset() is None
+        reader.latestOffset(reader.initialOffset(), ReadMaxRows(1))
+        put(open_log(tmp_path / "edge"), 0, 0, 5)
+        reported = reader.reportLatestOffset()
+        assert reported is not None and {name: part["next"] for name, part in reported.items()} == {
+            "in": 1000,
+            "a-b": 5,
+        }
+
+    def test_a_batch_that_may_be_replayed_is_kept_and_an_idle_edge_is_emptied(
+        self, feed: StageFeed, tmp_path: Path
+    ) -> None:
+        log = open_log(tmp_path / "edge")
+        put(log, 0, 0, 4)
+        reader = self.reader(feed)
+        first = reader.latestOffset(reader.initialOffset(), ALL)
+        put(log, 1, 4, 4)
+        second = reader.latestOffset(first, ALL)
+        reader.commit(first)
+        assert log.first_offset() == 0
+        reader.commit(second)
+        assert log.first_offset() == 4
+        # Nothing more is there, and Spark has noted the last batch as done: a writer that waits gets its room.
+        assert reader.latestOffset(second, ALL) == second
+        assert (log.first_offset(), log.used_bytes()) == (8, 0)
+
+    def test_the_data_source_reads_its_feed_from_its_option(self, feed: StageFeed) -> None:
+        source = StageDataSource({"feed": feed.to_json()})
+        assert isinstance(source.streamReader(source.schema()), StageStreamReader)
+        assert (source.name(), list(source.streamReader("").read(None))) == ("foretide-stage", [])  # type: ignore[arg-type]

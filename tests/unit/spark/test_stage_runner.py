@@ -1,0 +1,158 @@
+"""What a stage's runner does on the driver around the job of a batch; the job itself needs Spark."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from foretide.spark.engine import StageRunner
+from foretide.spark.errors import OperatorError
+from foretide.spark.operators import DEAD_LETTERS, DeadLetter, dead_letter_batch
+from foretide.spark.settings import EngineSettings
+from foretide.spark.stages import compile_stages
+from foretide.spark.workspace import Workspace
+from foretide.topology import flow
+from foretide.transport import LogFullError
+
+
+@pytest.fixture
+def make_runner(tmp_path: Path) -> Callable[..., StageRunner]:
+    def make(**settings: Any) -> StageRunner:
+        trace = tmp_path / "trace.csv"
+        trace.write_text("second,events_per_second\n0,1\n1,1\n")
+        job = flow("line")
+        stream = job.source("in", "trace", trace=str(trace)).operator("a", lambda row: row)
+        stream.operator("b", lambda row: row, queued=True)
+        stream.sink("sql", "sqlite", path=str(tmp_path / "out.db"))
+        stream.sink("files", "parquet", path=str(tmp_path / "files"))
+        graph = compile_stages(job.build())
+        given = EngineSettings(log_max_bytes=1 << 20, **settings)
+        return StageRunner(None, graph, graph.stages[0], Workspace(tmp_path / "run"), given)  # type: ignore[arg-type]
+
+    return make
+
+
+def put(runner: StageRunner, batch_id: int, rows: int = 1) -> None:
+    [log] = runner._logs.values()
+    writer = log.begin(runner.stage.id, batch_id)
+    padded = pa.record_batch({"pad": ["x" * 1000] * rows})
+    writer.commit([writer.segment_writer().write([padded])])
+
+
+class TestCommitted:
+    def finish(self, runner: StageRunner, batch_id: int, *ends: str) -> None:
+        """Bring a batch to some of the stage's ends."""
+        rows = pa.table({"id": [1]})
+        if "log" in ends:
+            put(runner, batch_id)
+        if "sql" in ends:
+            runner.sinks["sql"].commit(batch_id, (), rows)
+        if "files" in ends:
+            file: Any = runner.sinks["files"].task_writer(batch_id).open()  # type: ignore[union-attr]
+            file.append(rows.to_batches()[0])
+            runner.sinks["files"].commit(batch_id, [file.close()], None)
+
+    @pytest.mark.parametrize("missing", ["log", "sql", "files", ""])
+    def test_a_batch_is_done_when_it_has_come_to_all_ends(
+        self, make_runner: Callable[..., StageRunner], missing: str
+    ) -> None:
+        self.finish(make_runner(), 0, *({"log", "sql", "files"} - {missing}))
+        assert make_runner()._committed(0) is (missing == "")
+        assert make_runner()._committed(1) is False
+
+    def test_a_full_edge_does_not_hide_that_a_batch_is_done(self, make_runner: Callable[..., StageRunner]) -> None:
+        runner = make_runner()
+        self.finish(runner, 0, "sql", "files")
+        put(runner, 0, rows=2000)
+        assert runner._committed(0) is True
+        assert runner._committed(1) is False
+
+
+class TestRoom:
+    def test_a_full_edge_is_named_when_no_room_comes(self, make_runner: Callable[..., StageRunner]) -> None:
+        runner = make_runner(room_timeout_s=0.001)
+        put(runner, 0, rows=2000)
+        [log] = runner._logs.values()
+        with pytest.raises(LogFullError, match="edge 'a -> b': expected room in its log"):
+            runner._begin(log, 1)
+
+    def test_a_stop_ends_the_wait(self, make_runner: Callable[..., StageRunner]) -> None:
+        runner = make_runner(room_timeout_s=3600.0)
+        put(runner, 0, rows=2000)
+        runner.stop()
+        [log] = runner._logs.values()
+        with pytest.raises(LogFullError):
+            runner._begin(log, 1)
+
+
+class TestAttempts:
+    def attempt(self, runner: StageRunner, outcomes: list[Exception | None]) -> int:
+        """Run a batch whose attempts end so; return how many there were."""
+        made: list[int] = []
+
+        def execute(order: Any, first: Any) -> Any:
+            outcome = outcomes[len(made) - 1]
+            if outcome is not None:
+                raise outcome
+            return [], {}
+
+        runner._execute = execute  # type: ignore[method-assign]
+        runner._attempt(lambda: made.append(1), None)  # type: ignore[arg-type, return-value]
+        return len(made)
+
+    def test_a_batch_that_spark_gave_up_is_run_again_from_a_fresh_order(
+        self, make_runner: Callable[..., StageRunner], caplog: pytest.LogCaptureFixture
+    ) -> None:
+        lost = RuntimeError(
+            "An error occurred\n: SparkException: awaitResult\nCaused by: SparkException: executor lost"
+        )
+        with caplog.at_level(logging.WARNING):
+            assert self.attempt(make_runner(), [lost, lost, None]) == 3
+        assert "stage in: the batch failed and is run again: SparkException: executor lost" in caplog.text
+
+    def test_the_last_attempt_raises_what_happened(self, make_runner: Callable[..., StageRunner]) -> None:
+        with pytest.raises(RuntimeError, match="second"):
+            self.attempt(make_runner(batch_attempts=2), [RuntimeError("first"), RuntimeError("second")])
+
+    def test_a_broken_contract_is_not_tried_again(self, make_runner: Callable[..., StageRunner]) -> None:
+        broken = OperatorError("a", expected="this", got="that", remedy="change it")
+        with pytest.raises(OperatorError):
+            self.attempt(make_runner(), [broken, None])
+
+    def test_a_stop_ends_the_attempts(self, make_runner: Callable[..., StageRunner]) -> None:
+        runner = make_runner()
+        runner.stop()
+        with pytest.raises(RuntimeError, match="cancelled"):
+            self.attempt(runner, [RuntimeError("cancelled"), None])
+
+
+class TestDeadLetters:
+    def bury(self, runner: StageRunner, batch_id: int, letters: int) -> None:
+        batch = dead_letter_batch([DeadLetter("a", "ValueError", "no", "x" * 1000)] * letters)
+        info = runner._dead_letters.segment_writer("in", DEAD_LETTERS).write([batch])
+        assert info is not None
+        runner._bury(batch_id, [{"dead_letters": info.to_json()}, {"dead_letters": None}])
+
+    def test_a_repeat_buries_nothing_twice(self, make_runner: Callable[..., StageRunner]) -> None:
+        runner = make_runner()
+        for batch_id in (0, 0, 1):
+            self.bury(runner, batch_id, 3)
+        runner._bury(2, [{"dead_letters": None}])
+        assert runner._dead_letters.end_offset() == 6
+
+    def test_a_full_log_gives_up_its_oldest_half_and_the_stage_goes_on(
+        self, make_runner: Callable[..., StageRunner], caplog: pytest.LogCaptureFixture
+    ) -> None:
+        runner = make_runner()
+        with caplog.at_level(logging.WARNING):
+            for batch_id in range(40):
+                self.bury(runner, batch_id, 100)  # about 100 kB each, into 1 MiB
+        log = runner._dead_letters
+        assert log.used_bytes() < 1.3e6
+        assert log.end_offset() == 4000 and log.first_offset() >= 2500
+        assert "dead letters" in caplog.text
