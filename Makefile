@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 EXTRAS ?= dev,deep,boost
 
-.PHONY: help run test lint unit spark venv java format docs-config lock bench clean
+.PHONY: help run test lint unit spark soak venv java format docs-config lock bench bench-spark bench-flink clean
 
 help: ## Show what can be made
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -47,8 +47,20 @@ docs-config: venv ## Write docs/configuration.md anew from the settings
 lock: venv ## Write constraints.txt anew from what is installed
 	$(BIN)/pip list --format=freeze --exclude foretide --exclude pip --exclude setuptools --exclude wheel > constraints.txt
 
-bench: venv ## Run the planning benchmark and write its table
-	$(BIN)/python benchmarks/planning.py --markdown docs/benchmarks.md
+soak: venv java ## Run the long reliability tests: ten kills of the driver, one hour of trace at speed-up 10
+	FORETIDE_SOAK=1 $(BIN)/pytest -q tests/spark/test_kill.py
+	$(BIN)/python benchmarks/soak.py --minutes 6
+
+bench: venv ## Run the benchmarks that need no Spark and write their tables
+	$(BIN)/python benchmarks/planning.py --markdown docs/benchmarks.md --json benchmarks/results/planning.json
+	$(BIN)/python benchmarks/grouping.py --json benchmarks/results/grouping.json
+	$(BIN)/python benchmarks/forecasting.py --markdown docs/benchmarks.md --json benchmarks/results/forecasting.json
+
+bench-spark: venv java ## Run the benchmarks of the data plane and write their table
+	$(BIN)/python benchmarks/data_plane.py
+
+bench-flink: venv java ## Run the comparison with PyFlink, which gets an environment of its own
+	$(BIN)/python benchmarks/flink.py
 
 clean: ## Remove the virtual environment and caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist

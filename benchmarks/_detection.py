@@ -14,7 +14,7 @@ from _streams import COUNT, ArrowFunction, counting
 from foretide.topology import GroupingSpec, Topology, flow
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples"))
-import twitter_detection  # noqa: E402 - the example is not part of a package
+import twitter_detection
 
 __all__ = ["FUNCTIONS", "by_hand", "by_hand_exchanged", "detection", "mapping"]
 

@@ -86,14 +86,19 @@ class Cluster:
         found: list[dict[str, Any]] = self._ask("/jobs/overview")["jobs"]
         return found
 
-    def rescale(self, parallelism: int) -> None:
-        """Ask the scheduler for another parallelism of all operators of the running job."""
-        job = next(job["jid"] for job in self.jobs() if job["state"] == "RUNNING")
+    def wait_until_running(self, timeout_s: float = 90.0) -> None:
+        """Return once the job runs; it does not while it starts, or restarts."""
+        _wait_until(lambda: any(job["state"] == "RUNNING" for job in self.jobs()), timeout_s)
+
+    def rescale(self, parallelism: int) -> float:
+        """Ask the scheduler for another parallelism of all operators of the job; return the instant of asking."""
+        self.wait_until_running()
+        job = next(job["jid"] for job in self.jobs())
         path = f"/jobs/{job}/resource-requirements"
-        wanted = {
-            vertex: {"parallelism": {"lowerBound": 1, "upperBound": parallelism}} for vertex in self._ask(path)
-        }
+        wanted = {vertex: {"parallelism": {"lowerBound": 1, "upperBound": parallelism}} for vertex in self._ask(path)}
+        asked_s = time.time()
         self._ask(path, json.dumps(wanted).encode())
+        return asked_s
 
     def _ask(self, path: str, body: bytes | None = None) -> Any:
         method = "GET" if body is None else "PUT"
@@ -140,7 +145,7 @@ def start_cluster(python: Path, slots: int, port: int = 8391) -> Iterator[Cluste
             cluster = Cluster(progress, port)
             _wait_until(lambda: cluster._ask("/overview").get("slots-available", 0) >= slots, 90.0)
             _submit(python, environment, port, next((home / "opt").glob("flink-python*.jar")))
-            _wait_until(lambda: any(job["state"] == "RUNNING" for job in cluster.jobs()), 90.0)
+            cluster.wait_until_running()
             yield cluster
         finally:
             for part in reversed(parts):

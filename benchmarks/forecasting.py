@@ -26,7 +26,6 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from _report import machine_facts, markdown_table, write_json, write_section
 from _seasonal_traces import Protocol, auto_paths, choose_network, naive_paths, network_paths
-
 from foretide.forecast import Auto, make_forecaster
 from foretide.forecast.backtest import BacktestOptions, backtest
 from foretide.forecast.history import read_history

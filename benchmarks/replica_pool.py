@@ -62,7 +62,7 @@ def activation(pool: bool) -> dict[str, float]:
 
 def in_a_process(alternative: str) -> dict[str, float]:
     command = [sys.executable, str(Path(__file__)), "--alternative", alternative]
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(f"{alternative}: expected a result, got\n{done.stderr[-4000:]}")
     found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])

@@ -53,9 +53,7 @@ def ours(spark: SparkSession, trace: str, changes: int, every_s: float) -> list[
         return len(changes_s) == changes and now_s > changes_s[-1] + every_s
 
     settings = EngineSettings(first_rows=1_000_000)
-    found = run_topology(
-        detection({"trace": trace, "started_at": started_at_s}), spark, settings, until=until
-    )
+    found = run_topology(detection({"trace": trace, "started_at": started_at_s}), spark, settings, until=until)
     return silences(np.array(found.ended_s), changes_s, 0.8 * every_s)
 
 
@@ -65,8 +63,7 @@ def flinks(python: Path, changes: int, every_s: float) -> list[tuple[float, floa
         time.sleep(WARM_S)
         for number in range(changes):
             time.sleep(every_s)
-            changes_s.append(time.time())
-            cluster.rescale(CYCLE[number % len(CYCLE)])
+            changes_s.append(cluster.rescale(CYCLE[number % len(CYCLE)]))
         time.sleep(every_s)
         instants, _ = calls(cluster.progress)
     return silences(instants, changes_s, 0.8 * every_s)

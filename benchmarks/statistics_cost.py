@@ -19,9 +19,7 @@ def main() -> None:
 
         def rate(statistics: bool) -> float:
             settings = fixed_batches(rows, statistics=statistics)
-            found = run_topology(
-                topology, spark, settings, until=lambda _, found: len(found.rows) >= SKIPPED + batches
-            )
+            found = run_topology(topology, spark, settings, until=lambda _, found: len(found.rows) >= SKIPPED + batches)
             return found.rate(SKIPPED)
 
         found = alternate(

@@ -54,7 +54,9 @@ class ControlSettings(Settings):
     loop: LoopSettings = Field(default_factory=LoopSettings, description="The loop itself.")
     planner: str = Field(default="pasps", description="The planner, by name; `foretide planners` lists them.")
     planners: dict[str, dict[str, Any]] = Field(default_factory=dict, description="Settings of planners, by name.")
-    forecaster: str = Field(default="lr", description="The forecaster, by name.")
+    forecaster: str = Field(
+        default="auto", description="The forecaster, by name; `foretide forecast models` lists them."
+    )
     forecasters: dict[str, dict[str, Any]] = Field(
         default_factory=dict, description="Settings of forecasters, by name."
     )

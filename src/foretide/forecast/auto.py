@@ -70,7 +70,8 @@ class Auto(Forecaster):
       where the extra ``boost`` is installed. Models trained elsewhere join by `supply`.
 
     Weights are kept for blocks of lead times (1, 2-3, 4-7, ...) and follow the absolute errors of the experts over the
-    last few hundred values, see `foretide.forecast.mixing`; an expert that is not trained yet has none. Since experts
+    last few hundred values; trained experts are then averaged with that mixture by the inverse of their squared errors,
+    see `foretide.forecast.mixing`. An expert that is not trained yet has no weight. Since experts
     are compared by absolute errors the mixture is nearer to the median than to the mean of skewed rates. Quantiles of
     each step, and of the mean over all steps (`Forecast.mean_quantiles`), are those of the mixture's own errors,
     calibrated by adaptive conformal inference (`foretide.forecast.conformal`).

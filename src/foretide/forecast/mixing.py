@@ -7,7 +7,7 @@ import numpy as np
 from foretide._numba import njit
 from foretide.records import Floats
 
-__all__ = ["MEMORY", "SHARE", "mix"]
+__all__ = ["MEMORY", "SHARE", "blend", "mix"]
 
 #: Part of regrets and of their squares that is kept from one outcome to the next: about 500 outcomes count.
 MEMORY = 0.998
@@ -16,7 +16,9 @@ SHARE = 0.01
 # Outcomes at the very start say nothing: every expert repeats the first values.
 _FIRST = 3
 # Regrets count up to so many times their root mean square: one burst must not decide for hundreds of outcomes.
-_CLIP = 3.0
+_CLIP = 2.0
+# Outcomes before which a squared error says little.
+_ENOUGH = 20
 
 
 @njit
@@ -31,9 +33,9 @@ def mix(forecasts: Floats, actual: Floats, delay: int, memory: float = MEMORY, s
     combination of them. In both, an expert's weight is :math:`\exp(\eta R_k)` over the sum of these, where
     :math:`R_k` adds up its regrets :math:`r_k` (loss of the mixture less its own) and :math:`-\eta r_k^2`, the
     second-order correction. The rate is :math:`\eta = \min(1/(2 \max|r|), \sqrt{\ln K / V})`, with V the sum of the
-    regrets' weighted squares: it follows the data, nobody sets it. Regrets beyond three times their root mean square
-    count as that. Sums and the largest regret decay by `memory` per outcome, and a part `share` of the weight is spread
-    evenly (fixed share), so that winners may change.
+    regrets' weighted squares: it follows the data, nobody sets it. Regrets beyond twice their root mean square count as
+    that. Sums and the largest regret decay by `memory` per outcome. A part `share` of the weight is spread evenly and
+    no expert falls so far behind that it could not come back from that share (fixed share), so that winners may change.
 
     >>> actual = np.full(40, 5.0)
     >>> mix(np.column_stack((actual, actual + 3.0)), actual, 1)[[0, -1]].round(2)
@@ -43,7 +45,7 @@ def mix(forecasts: Floats, actual: Floats, delay: int, memory: float = MEMORY, s
     origins, count = forecasts.shape
     used = np.zeros((2, origins, count))
     now = np.full((2, count), 1.0 / count)
-    regrets, spread = np.zeros((2, count)), np.zeros((2, 3))
+    regrets, spread = np.zeros((2, count)), np.zeros((2, 4))
     fresh = np.zeros(count)
     weights = np.zeros((origins, count))
     for t in range(origins):
@@ -77,13 +79,16 @@ def _regret(forecast: Floats, actual: float, used: Floats, way: int, fresh: Floa
 
 @njit
 def _learn(fresh: Floats, used: Floats, memory: float, regrets: Floats, spread: Floats) -> None:
-    """Add one outcome to `regrets`, and its size to `spread`: largest, sum of squares, and how many outcomes count."""
-    square = 0.0
+    """Add one outcome to `regrets`, and its size to `spread`: largest, V, how many outcomes count, sum of squares."""
+    square, awake = 0.0, 0
     for k in range(fresh.size):
-        square += used[k] * fresh[k] * fresh[k]
-    most = _CLIP * np.sqrt((spread[1] * memory + square) / (spread[2] * memory + 1.0))
+        if used[k] > 0.0:
+            square += fresh[k] * fresh[k]
+            awake += 1
     spread *= memory
     spread[2] += 1.0
+    spread[3] += square / max(awake, 1)
+    most = _CLIP * np.sqrt(spread[3] / spread[2])
     for k in range(fresh.size):
         fresh[k] = min(max(fresh[k], -most), most)
         spread[0] = max(spread[0], abs(fresh[k]))
@@ -102,9 +107,12 @@ def _rate(spread: Floats, count: int) -> float:
 
 @njit
 def _weigh(regrets: Floats, spread: Floats, share: float, now: Floats) -> None:
-    """Turn regrets into weights."""
+    """Turn regrets into weights; those that fell too far behind are raised."""
     rate, best, total = _rate(spread, regrets.size), regrets.max(), 0.0
+    furthest = np.log(regrets.size / share) if share > 0.0 else np.inf
     for k in range(regrets.size):
+        if rate > 0.0:
+            regrets[k] = max(regrets[k], best - furthest / rate)
         now[k] = np.exp(rate * (regrets[k] - best))
         total += now[k]
     for k in range(regrets.size):
@@ -120,3 +128,57 @@ def _wake(forecast: Floats, now: Floats, used: Floats) -> None:
             total += now[k]
     for k in range(forecast.size):
         used[k] = now[k] / total if np.isfinite(forecast[k]) else 0.0
+
+
+@njit
+def blend(forecasts: Floats, weights: Floats, actual: Floats, delay: int, first: int, memory: float = MEMORY) -> Floats:
+    r"""Return `weights` after the experts from number `first` on were averaged with the mixture that `weights` make.
+
+    Experts that were trained on long histories err differently, and an average of them is hard to beat. As Bates and
+    Granger (1969) did, each of them and the mixture get a part in proportion to a power of the inverse of their mean
+    squared error, :math:`1/\mathrm{MSE}^2`; that of a poor one is small. Without outcomes enough an expert has no part
+    but the one in the mixture.
+
+    >>> actual = np.arange(60.0)
+    >>> forecasts = np.column_stack((actual + 1.0, actual - 1.0))
+    >>> blend(forecasts, np.tile([1.0, 0.0], (60, 1)), actual, 1, 1)[[0, -1]].tolist()
+    [[1.0, 0.0], [0.5, 0.5]]
+    """
+    origins, count = forecasts.shape
+    blended = np.empty((origins, count))
+    squares, outcomes = np.zeros(count - first + 1), np.zeros(count - first + 1)
+    parts = np.empty(count - first + 1)
+    for t in range(origins):
+        known = t - delay
+        if known >= _FIRST and np.isfinite(actual[known]):
+            mixed = 0.0
+            for k in range(count):
+                if weights[known, k] > 0.0:
+                    mixed += weights[known, k] * forecasts[known, k]
+            for k in range(parts.size):
+                error = (mixed if k == 0 else forecasts[known, first + k - 1]) - actual[known]
+                if np.isfinite(error):
+                    squares[k] = memory * squares[k] + error * error
+                    outcomes[k] = memory * outcomes[k] + 1.0
+        _inverse_parts(squares, outcomes, forecasts[t, first:], parts)
+        for k in range(count):
+            blended[t, k] = parts[0] * weights[t, k] + (parts[k - first + 1] if k >= first else 0.0)
+    return blended
+
+
+@njit
+def _inverse_parts(squares: Floats, outcomes: Floats, forecast: Floats, parts: Floats) -> None:
+    """Write the part of the mixture (the first) and of each expert."""
+    total, least = 0.0, np.inf
+    for k in range(parts.size):
+        if outcomes[k] >= _ENOUGH:
+            least = min(least, squares[k] / outcomes[k])
+    for k in range(parts.size):
+        parts[k] = 0.0
+        if outcomes[k] >= _ENOUGH and (k == 0 or np.isfinite(forecast[k - 1])):
+            # In units of the least one; of two that are always right each gets a half.
+            mean = squares[k] / outcomes[k]
+            parts[k] = (least / mean) ** 2 if mean > 0.0 else 1.0
+        total += parts[k]
+    for k in range(parts.size):
+        parts[k] = parts[k] / total if total > 0.0 else (1.0 if k == 0 else 0.0)

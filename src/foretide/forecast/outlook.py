@@ -7,7 +7,7 @@ import numpy as np
 from foretide._numba import njit
 from foretide.forecast.cheap_experts import follow
 from foretide.forecast.conformal import calibrate
-from foretide.forecast.mixing import mix
+from foretide.forecast.mixing import blend, mix
 from foretide.records import Floats, Ints
 
 __all__ = ["block_ends", "look_ahead", "look_ahead_many"]
@@ -58,7 +58,10 @@ def look_ahead(
     for block in range(ends.size):
         end = ends[block]
         forecasts = _block_means(states, sums, others, begin, end)
-        used = mix(forecasts, _actual(values, begin, end), end)
+        actual = _actual(values, begin, end)
+        used = mix(forecasts, actual, end)
+        if count > cheap:
+            used = blend(forecasts, used, actual, end, cheap)
         _add_paths(states, sums, others, used, begin, end, paths)
         weights[:, block] = used[-1]
         begin = end

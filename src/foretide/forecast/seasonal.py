@@ -123,7 +123,7 @@ class SeasonalRegression:
             return None
         values = values / scale
         season = find_season(values) or 0
-        seasons = np.array([back for back in _SEASONS_BACK if season and 2 * back * season <= values.size], np.int64)
+        seasons = np.array([back for back in _SEASONS_BACK if season and 3 * back * season <= values.size], np.int64)
         nothing = np.empty((leads, 0))
         blank = cls(season, seasons, _strongest_waves(values, first, season), scale, nothing, nothing, nothing)
         origins = np.arange(blank.reach, values.size - leads)

@@ -19,11 +19,11 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
 from foretide.spark.admission import Admission
-from foretide.spark.arrow import arrow_schema
+from foretide.spark.arrow import arrow_schema, spark_schema
 from foretide.spark.errors import OperatorError
 from foretide.spark.feeds import FirstRound, open_feed
 from foretide.spark.operators import DEAD_LETTERS, OperatorSpec
-from foretide.spark.program import ENVELOPE_DDL, RESULT, BatchOrder, Program, StageTask, unpack
+from foretide.spark.program import ENVELOPE, RESULT, BatchOrder, Program, StageTask, unpack
 from foretide.spark.routing import Router
 from foretide.spark.settings import EngineSettings
 from foretide.spark.sinks import BatchSink, open_sink
@@ -42,6 +42,8 @@ _POLL_S = 0.05
 # Dead letters have no reader of their own; under this name their log knows which ones may go.
 _KEEPER = "keeper"
 _LETTERS_BYTES = 64 << 20
+# As a type: Spark would parse a text anew for every round of every batch.
+_ENVELOPE = spark_schema(ENVELOPE)
 
 
 class StageRunner:
@@ -260,10 +262,10 @@ class StageRunner:
     ) -> tuple[list[dict[str, Any]], dict[int, list[pa.RecordBatch]]]:
         """Run the job of a batch; return what tasks report, and the rows collected by edge."""
         task = StageTask(self._key, self._program, order, first=True, entry=first.entry)
-        rows = first.frame.mapInArrow(task, ENVELOPE_DDL)
+        rows = first.frame.mapInArrow(task, _ENVELOPE)
         for _ in range(self.stage.rounds):
             task = StageTask(self._key, self._program, replace(order, slices=()), first=False)
-            rows = rows.repartitionById(order.slots, "target").mapInArrow(task, ENVELOPE_DDL)
+            rows = rows.repartitionById(order.slots, "target").mapInArrow(task, _ENVELOPE)
         try:
             table = rows.toArrow()
         except Exception as error:

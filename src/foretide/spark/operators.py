@@ -29,6 +29,7 @@ __all__ = ["DEAD_LETTERS", "DeadLetter", "OperatorRunner", "OperatorSpec", "Outp
 Outputs: TypeAlias = dict[str, list[pa.RecordBatch]]
 
 EVENT_TIME_COLUMN = EVENT_TIME.name
+_NULL = pa.null()
 
 DEAD_LETTERS = pa.schema(
     [
@@ -307,13 +308,14 @@ def _keep_event_time(batch: pa.RecordBatch, outputs: Outputs) -> None:
 
 def _keep_types(batch: pa.RecordBatch, outputs: Outputs) -> None:
     """Give a column without any value the type that it has in `batch`: nothing else tells what it is."""
-    known = {field.name: field.type for field in batch.schema}
     for parts in outputs.values():
         for place, part in enumerate(parts):
-            for column, field in enumerate(part.schema):
-                if pa.types.is_null(field.type) and field.name in known:
-                    empty = pa.nulls(part.num_rows, known[field.name])
-                    parts[place] = parts[place].set_column(column, field.name, empty)
+            untyped = [number for number, type in enumerate(part.schema.types) if type == _NULL]
+            for number in untyped:
+                name = part.schema.names[number]
+                if name in batch.schema.names:
+                    empty = pa.nulls(part.num_rows, batch.schema.field(name).type)
+                    parts[place] = parts[place].set_column(number, name, empty)
 
 
 def _with_tables(function: Callable[..., Any], operator: Operator) -> Callable[..., Any]:

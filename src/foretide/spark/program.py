@@ -34,8 +34,6 @@ __all__ = ["ENVELOPE", "RESULT", "BatchOrder", "EdgeWriter", "Program", "Slice",
 ENVELOPE = pa.schema([("target", pa.int32()), ("edge", pa.int32()), ("payload", pa.binary())])
 """The columns in which rows change tasks."""
 
-ENVELOPE_DDL = "target int, edge int, payload binary"
-
 # Executed tuples that a task reports to OSG at most; sketches need no more, and the driver reads them all.
 _REPORTED = 4096
 
@@ -282,7 +280,7 @@ class _Work:
             self._arrived(batch)
             return
         if self._machine.program.statistics and EVENT_TIME_COLUMN in batch.schema.names:
-            self._waited_s[runner.id] += _waited_s(batch)
+            self._waited_s[runner.id] += self._event_times.waited_s(batch[EVENT_TIME_COLUMN], time.time())
         outputs = runner.run(batch)
         if plan.edge.grouping.name == "osg" and plan.number in self._exchanged:
             keys, seconds = self._executed[plan.number]
@@ -388,11 +386,6 @@ def _fields(plan: EdgePlan) -> str:
 def _first_id(batch_id: int, replica: int) -> int:
     """Return the number of a task's first row, spread so that small batches do not all begin at the same place."""
     return (batch_id * 2_654_435_769 + replica * 2_246_822_507) % (1 << 31)
-
-
-def _waited_s(batch: pa.RecordBatch) -> float:
-    instants = batch[EVENT_TIME_COLUMN].cast(pa.int64()).drop_null().to_numpy()
-    return max(0.0, time.time() * instants.size - float(instants.sum(dtype=np.float64)) / 1e6) if instants.size else 0.0
 
 
 def _by_schema(batches: Sequence[pa.RecordBatch]) -> Iterable[list[pa.RecordBatch]]:

@@ -15,6 +15,7 @@ import pyarrow as pa
 __all__ = ["BatchStatistics", "EventTimes", "LatencyHistogram", "OperatorStatistics", "StageTotals"]
 
 _BIN_US = 10_000
+_INSTANT = pa.timestamp("us", tz="UTC")
 # Bins of 5 % width from a millisecond to a day: a percentile is known within 2.5 %.
 _LOW_S, _GROWTH, _BINS = 1e-3, 1.05, 380
 
@@ -23,25 +24,57 @@ class EventTimes:
     """Counts events by the instant they were due, in bins of 10 ms: small, and exact enough for latency.
 
     A task cannot know when its batch will be committed, so it hands these back and the driver turns them into
-    latencies.
+    latencies. Operators that are chained hand the same column on, so the last column read is kept.
     """
 
     def __init__(self) -> None:
         self._counts: dict[int, int] = defaultdict(int)
+        self._column: pa.Array | None = None
+        self._buffers: tuple[Any, ...] = ()
+        self._instants: npt.NDArray[np.int64] = np.empty(0, dtype=np.int64)
+        self._total_us = 0.0
 
     def add(self, event_times: pa.Array | pa.ChunkedArray) -> None:
         """Count a column of event times."""
-        if len(event_times) == 0:
+        self._read(event_times)
+        if not self._instants.size:
             return
-        instants = event_times.cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()).drop_null().to_numpy()
-        bins = instants // _BIN_US
-        first = int(bins.min()) if bins.size else 0
+        bins = self._instants // _BIN_US
+        first = int(bins.min())
         for place, count in _tally(bins - first):
             self._counts[first + place] += count
+
+    def waited_s(self, event_times: pa.Array | pa.ChunkedArray, now_s: float) -> float:
+        """Return how long the events of a column have waited until now, added up."""
+        self._read(event_times)
+        return max(0.0, now_s * self._instants.size - self._total_us / 1e6)
+
+    def _read(self, event_times: pa.Array | pa.ChunkedArray) -> None:
+        """Take the instants of a column, in microseconds, unless they are those of the column before."""
+        if isinstance(event_times, pa.ChunkedArray):
+            event_times = event_times.combine_chunks()
+        addresses = tuple(None if buffer is None else buffer.address for buffer in event_times.buffers())
+        buffers = (addresses, event_times.offset, len(event_times), event_times.type)
+        if buffers == self._buffers:
+            return
+        # The column is kept with the addresses: while it is there, no other one can have them.
+        self._column, self._buffers = event_times, buffers
+        self._instants = _instants(event_times)
+        # Relative to the first: whole numbers of that size would not fit when added up, and floats lose digits.
+        first = int(self._instants[0]) if self._instants.size else 0
+        self._total_us = float(first) * self._instants.size + float((self._instants - first).sum())
 
     def to_json(self) -> list[list[int]]:
         """Return pairs of bin and count."""
         return [[place, count] for place, count in self._counts.items()]
+
+
+def _instants(event_times: pa.Array) -> npt.NDArray[np.int64]:
+    column = event_times if event_times.type == _INSTANT else event_times.cast(_INSTANT)
+    if column.null_count:
+        column = column.drop_null()
+    instants: npt.NDArray[np.int64] = column.view(pa.int64()).to_numpy()
+    return instants
 
 
 def _tally(bins: npt.NDArray[np.int64]) -> list[tuple[int, int]]:

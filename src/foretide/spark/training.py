@@ -338,6 +338,8 @@ def _run(frame: DataFrame, tasks: int, progress: Callable[[int], None]) -> list[
                 progress(_done(context, group, tasks))
                 time.sleep(_POLL_S)
         except BaseException:
+            # Stack traces of tasks that were told to stop are of no use to anyone.
+            context.setLogLevel("OFF")
             context.cancelJobGroup(group)
             raise
         return [_result(row) for row in _collected(future)]

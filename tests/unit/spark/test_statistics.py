@@ -117,3 +117,28 @@ class TestBatch:
         assert batch.latency.count == 10
         assert batch.latency.quantile_s(0.5) == pytest.approx(3.0, rel=0.05)
         assert batch.latency.quantile_s(1.0) == pytest.approx(10.0, rel=0.05)
+
+
+class TestWaiting:
+    def test_events_have_waited_since_they_were_due(self) -> None:
+        assert EventTimes().waited_s(instants(1_000_000, 2_500_000), now_s=4.0) == pytest.approx(3.0 + 1.5)
+
+    def test_events_without_an_instant_or_in_the_future_do_not_wait(self) -> None:
+        times = EventTimes()
+        assert times.waited_s(instants(None, 1_000_000), now_s=3.0) == pytest.approx(2.0)
+        assert times.waited_s(instants(9_000_000), now_s=3.0) == 0.0
+        assert times.waited_s(instants(), now_s=3.0) == 0.0
+
+    def test_instants_of_today_add_up_to_a_microsecond(self) -> None:
+        now_us = 1_800_000_000_000_000
+        column = instants(*range(now_us - 100_000, now_us))
+        assert EventTimes().waited_s(column, now_us / 1e6) == pytest.approx(100_000 * 50_000.5e-6, rel=1e-4)
+
+    def test_a_slice_of_a_column_is_another_column(self) -> None:
+        times, column = EventTimes(), instants(1_000_000, 2_000_000)
+        waited = [times.waited_s(part, now_s=3.0) for part in (column, column.slice(0, 1), column.slice(1), column)]
+        assert waited == pytest.approx([3.0, 2.0, 1.0, 3.0])
+
+    def test_other_units_are_understood(self) -> None:
+        column = pa.array([1_000], pa.timestamp("ms", tz="UTC"))
+        assert EventTimes().waited_s(column, now_s=3.0) == pytest.approx(2.0)
