@@ -80,9 +80,11 @@ class Auto(Forecaster):
 
     Examples
     --------
-    >>> model = Auto().fit(100.0 + 5.0 * np.arange(40.0))
-    >>> model.predict(2).mean.round()
-    array([300., 305.])
+    >>> forecast = Auto().fit(100.0 + 5.0 * np.arange(40.0)).predict(3)
+    >>> bool(np.allclose(forecast.mean, [300.0, 305.0, 310.0], rtol=0.02))
+    True
+    >>> sorted(forecast.mean_quantiles)
+    [0.1, 0.5, 0.9]
     """
 
     name: ClassVar[str] = "auto"

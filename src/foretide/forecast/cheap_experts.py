@@ -145,8 +145,22 @@ def _holt(values: Floats, rates: Floats, found: Floats) -> None:
 
 @njit
 def _median(values: Floats, size: int, level: Floats) -> None:
+    ordered, held = np.empty(size), 0
     for t in range(values.size):
-        level[t] = np.median(values[max(0, t + 1 - size) : t + 1])
+        if held == size:
+            held -= 1
+            place = 0
+            while ordered[place] != values[t - size]:
+                place += 1
+            for k in range(place, held):
+                ordered[k] = ordered[k + 1]
+        place = held
+        while place > 0 and ordered[place - 1] > values[t]:
+            ordered[place] = ordered[place - 1]
+            place -= 1
+        ordered[place] = values[t]
+        held += 1
+        level[t] = 0.5 * (ordered[(held - 1) // 2] + ordered[held // 2])
 
 
 @njit

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -28,12 +29,13 @@ _ROWS = 300
 
 
 class SeasonalTrees(Forecaster):
-    """Learn by boosted trees how far each step ahead will be from the last value.
+    """Learn by boosted trees how far each step ahead will be from the last value, and from a regression's forecast.
 
-    Features are what `SeasonalRegression` says, and, all as distances from the mean of the last short cycle (such as
-    three values that repeat in bursts): the last values, the values at the same place of earlier cycles, and those one,
-    two, three and seven seasons before; then how much the series swings, and the time of season and cycle. Each lead
-    up to `leads` has trees of its own; longer horizons go on with the last one.
+    The forecast is the mean of the two, which err differently. Features are what `SeasonalRegression` says, and, all as
+    distances from the mean of the last short cycle (such as three values that repeat in bursts): the last values, the
+    values at the same place of earlier cycles, and those one, two, three and seven seasons before; then how much the
+    series swings, and the time of season and cycle. Each lead up to `leads` has trees of its own; longer horizons go on
+    with the last one.
 
     `fit` trains and may take minutes; `update` only moves the window. On a history too short to train on the last value
     goes on.
@@ -48,7 +50,7 @@ class SeasonalTrees(Forecaster):
 
     window: int = Field(default=16_384, ge=1, description="Observations that it learns from.")
     leads: int = Field(default=6, ge=1, le=64, description="Steps ahead that have trees of their own.")
-    trees: int = Field(default=300, ge=1, description="Trees per lead.")
+    trees: int = Field(default=300, ge=1, description="Trees per lead, of each of the two kinds.")
     learning_rate: float = Field(default=0.06, gt=0, le=1, description="Weight of each tree.")
     leaves: int = Field(default=15, ge=2, description="Leaves of a tree at most.")
     seed: int = Field(default=1, ge=0, lt=2**31, description="Seed of the trees.")
@@ -96,11 +98,11 @@ class SeasonalTrees(Forecaster):
 
 @dataclass(frozen=True, eq=False)
 class _Forest:
-    """Trees of every lead, with the regression whose forecasts they start from."""
+    """Two sets of trees for every lead, from the last value and from the regression's forecast to what came."""
 
     regression: SeasonalRegression
     cycle: int
-    boosters: tuple[Any, ...]
+    boosters: tuple[tuple[Any, Any], ...]
 
     @classmethod
     def learn(cls, known: Floats, first: int, leads: int, settings: tuple[dict[str, Any], int]) -> _Forest | None:
@@ -117,10 +119,11 @@ class _Forest:
         boosters = []
         for lead in range(1, leads + 1):
             rows = blank._features(scaled, first, origins, lead, lines[:, lead - 1])
-            data = lightgbm.Dataset(
-                rows, scaled[origins + lead] - scaled[origins], params={"verbose": -1, "max_bin": 63}
-            )
-            boosters.append(lightgbm.train(settings[0], data, num_boost_round=settings[1]))
+            pair = []
+            for start in (scaled[origins], lines[:, lead - 1]):
+                data = lightgbm.Dataset(rows, scaled[origins + lead] - start, params={"verbose": -1, "max_bin": 63})
+                pair.append(lightgbm.train(settings[0], data, num_boost_round=settings[1]))
+            boosters.append((pair[0], pair[1]))
         return cls(regression, blank.cycle, tuple(boosters))
 
     @property
@@ -137,9 +140,11 @@ class _Forest:
         lines = self.regression.paths(part, first, places) / self.regression.scale
         scaled = part / self.regression.scale
         found = np.empty(lines.shape)
-        for lead, booster in enumerate(self.boosters, start=1):
-            rows = self._features(scaled, first, places, lead, lines[:, lead - 1])
-            found[:, lead - 1] = scaled[places] + booster.predict(rows, num_threads=1)
+        for lead, pair in enumerate(self.boosters, start=1):
+            line = lines[:, lead - 1]
+            rows = self._features(scaled, first, places, lead, line)
+            from_last, from_line = (booster.predict(rows, num_threads=1) for booster in pair)
+            found[:, lead - 1] = 0.5 * (scaled[places] + from_last + line + from_line)
         paths: Floats = np.clip(found, 0.0, 1.5) * self.regression.scale
         return paths
 
@@ -181,8 +186,8 @@ class _Forest:
     def arrays(self) -> dict[str, Array]:
         found: dict[str, Array] = {f"regression.{name}": array for name, array in self.regression.arrays().items()}
         found["cycle"] = np.array(self.cycle)
-        for lead, booster in enumerate(self.boosters):
-            found[f"trees.{lead:03d}"] = np.frombuffer(booster.model_to_string().encode(), dtype=np.uint8)
+        for number, booster in enumerate(chain.from_iterable(self.boosters)):
+            found[f"trees.{number:04d}"] = np.frombuffer(booster.model_to_string().encode(), dtype=np.uint8)
         return found
 
     @classmethod
@@ -191,5 +196,6 @@ class _Forest:
 
         parts = {name.removeprefix("regression."): array for name, array in arrays.items() if "regression." in name}
         texts = [arrays[name].tobytes().decode() for name in sorted(arrays) if name.startswith("trees.")]
-        boosters = tuple(lightgbm.Booster(model_str=text) for text in texts)
-        return cls(SeasonalRegression.of(parts), int(arrays["cycle"]), boosters)
+        boosters = [lightgbm.Booster(model_str=text) for text in texts]
+        pairs = tuple(zip(boosters[::2], boosters[1::2], strict=True))
+        return cls(SeasonalRegression.of(parts), int(arrays["cycle"]), pairs)

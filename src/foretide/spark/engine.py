@@ -8,12 +8,12 @@ import threading
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
 import pyarrow as pa
-from pyspark import cloudpickle
+from pyspark import RDD, cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
@@ -85,6 +85,7 @@ class StageRunner:
             plan.number: plan.edge.end for plan in (*stage.inputs, *stage.edges) if plan.edge.end in self.sinks
         }
         self._key = f"{stage.id}/{uuid.uuid4().hex}"
+        self._bases: dict[int, RDD[int]] = {}
         self._program = cloudpickle.dumps(self._make_program())
         self.statistics: deque[BatchStatistics] = deque(maxlen=settings.kept_batches)
         self.totals = StageTotals()
@@ -97,6 +98,8 @@ class StageRunner:
 
     def start(self) -> None:
         """Start the streaming query."""
+        # As Spark SQL sets it for its functions: workers with another environment would be others, and not warm.
+        self._spark.sparkContext.environment["SPARK_SIMPLIFIED_TRACEBACK"] = "1"
         self._write_limit()
         writer = (
             self._feed.open(self._spark)
@@ -261,23 +264,37 @@ class StageRunner:
         self, order: BatchOrder, first: FirstRound
     ) -> tuple[list[dict[str, Any]], dict[int, list[pa.RecordBatch]]]:
         """Run the job of a batch; return what tasks report, and the rows collected by edge."""
+        alone = self.stage.rounds == 0 and first.entry is None
+        try:
+            cells = self._run_alone(order) if alone else self._run_rounds(order, first)
+        except Exception as error:
+            raise _plain(error) from error
+        results: list[dict[str, Any]] = []
+        collected: dict[int, list[pa.RecordBatch]] = {}
+        for edge, payload in cells:
+            if edge == RESULT:
+                results.append(json.loads(payload))
+            else:
+                collected.setdefault(edge, []).extend(unpack(payload))
+        return results, collected
+
+    def _run_alone(self, order: BatchOrder) -> Iterable[tuple[int, bytes]]:
+        """Run the tasks of a stage without exchanges as a plain job: nothing is there that Spark SQL could plan."""
+        context = self._spark.sparkContext
+        if order.slots not in self._bases:
+            self._bases[order.slots] = context.parallelize(range(order.slots), order.slots)
+        task = StageTask(self._key, self._program, order, first=True)
+        return self._bases[order.slots].mapPartitionsWithIndex(task.run_alone).collect()
+
+    def _run_rounds(self, order: BatchOrder, first: FirstRound) -> Iterable[tuple[int, bytes]]:
+        """Run one round of tasks after another, with an exchange between them."""
         task = StageTask(self._key, self._program, order, first=True, entry=first.entry)
         rows = first.frame.mapInArrow(task, _ENVELOPE)
         for _ in range(self.stage.rounds):
             task = StageTask(self._key, self._program, replace(order, slices=()), first=False)
             rows = rows.repartitionById(order.slots, "target").mapInArrow(task, _ENVELOPE)
-        try:
-            table = rows.toArrow()
-        except Exception as error:
-            raise _plain(error) from error
-        results: list[dict[str, Any]] = []
-        collected: dict[int, list[pa.RecordBatch]] = {}
-        for edge, payload in zip(table["edge"].to_pylist(), table["payload"], strict=True):
-            if edge == RESULT:
-                results.append(json.loads(payload.as_buffer().to_pybytes()))
-            else:
-                collected.setdefault(edge, []).extend(unpack(payload.as_buffer()))
-        return results, collected
+        table = rows.toArrow()
+        return zip(table["edge"].to_pylist(), table["payload"].to_pylist(), strict=True)
 
     def _commit(
         self,

@@ -15,7 +15,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -39,6 +39,9 @@ _REPORTED = 4096
 
 #: The edge number of a result: JSON for the driver.
 RESULT = -1
+
+#: What changes tasks: a target, the number of an edge, and rows packed for it.
+_Cell: TypeAlias = tuple[int, int, "bytes | pa.Buffer"]
 
 
 class Slice(Protocol):
@@ -142,11 +145,29 @@ class StageTask:
             else:
                 for _ in batches:
                     pass
-                work.take_slices(self._order.slices[replica] if replica < len(self._order.slices) else ())
-            yield from work.finish()
+                work.take_slices(self._slices(replica))
+            for cells in work.finish():
+                yield _envelope(cells)
         except BaseException:
             work.discard()
             raise
+
+    def run_alone(self, replica: int, nothing: Iterable[Any]) -> Iterator[tuple[int, bytes]]:
+        """Run the task of one replica in a stage without exchanges: yield edges and cells, all for the driver.
+
+        This is for `RDD.mapPartitionsWithIndex`, which starts a job in half the time of a DataFrame.
+        """
+        work = _Work(_machine(self._key, self._program), self._order, replica)
+        try:
+            work.take_slices(self._slices(replica))
+            for cells in work.finish():
+                yield from ((edge, _as_bytes(payload)) for _, edge, payload in cells)
+        except BaseException:
+            work.discard()
+            raise
+
+    def _slices(self, replica: int) -> Sequence[Slice]:
+        return self._order.slices[replica] if replica < len(self._order.slices) else ()
 
 
 @dataclass
@@ -224,7 +245,7 @@ class _Work:
                     for rows in unpack(payload.as_buffer()):
                         self._enter(self._machine.edges[edge], rows)
 
-    def finish(self) -> Iterator[pa.RecordBatch]:
+    def finish(self) -> Iterator[list[_Cell]]:
         """Yield what is for other tasks and for the driver."""
         parcels = [
             (target, number, _pack(alike))
@@ -232,12 +253,12 @@ class _Work:
             for alike in _by_schema(rows)
         ]
         if parcels:
-            yield _envelope(parcels)
+            yield parcels
         written: dict[int, list[Any]] = defaultdict(list)
         for (number, _), writer in self._writers.items():
             written[number].append(_described(writer.close()))
         self._writers.clear()
-        yield _envelope([(0, RESULT, json.dumps(self._result(written)).encode())])
+        yield [(0, RESULT, json.dumps(self._result(written)).encode())]
 
     def discard(self) -> None:
         """Give up what was written, since the task failed."""
@@ -409,8 +430,12 @@ def unpack(payload: pa.Buffer | bytes) -> Iterator[pa.RecordBatch]:
         yield from reader
 
 
-def _envelope(rows: Sequence[tuple[int, int, Any]]) -> pa.RecordBatch:
+def _as_bytes(payload: bytes | pa.Buffer) -> bytes:
+    return payload if isinstance(payload, bytes) else payload.to_pybytes()
+
+
+def _envelope(rows: Sequence[_Cell]) -> pa.RecordBatch:
     targets, edges, payloads = zip(*rows, strict=True)
-    cells = [payload if isinstance(payload, bytes) else payload.to_pybytes() for payload in payloads]
+    cells = [_as_bytes(payload) for payload in payloads]
     arrays = [pa.array(targets, pa.int32()), pa.array(edges, pa.int32()), pa.array(cells, pa.binary())]
     return pa.RecordBatch.from_arrays(arrays, schema=ENVELOPE)

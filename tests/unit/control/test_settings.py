@@ -35,7 +35,7 @@ def written(folder: Path, text: str) -> Path:
 def test_p7_defaults() -> None:
     settings = ControlSettings()
     assert (settings.loop.td_s, settings.loop.sample_s, settings.loop.history) == (30.0, 1.0, 100)
-    assert (settings.planner, settings.forecaster, settings.loop.advisory) == ("pasps", "lr", False)
+    assert (settings.planner, settings.forecaster, settings.loop.advisory) == ("pasps", "auto", False)
 
 
 def test_every_setting_is_described() -> None:

@@ -103,11 +103,11 @@ def test_aci_moves_the_level_by_hand() -> None:
 
 
 def test_bates_granger_parts_by_hand() -> None:
-    # Squared errors 4 of the mixture (expert 0 alone) and 1 of expert 1: parts in proportion to 1/16 and 1.
+    # Squared errors 4 of the mixture (expert 0 alone) and 1 of expert 1: parts in proportion to 1/4⁴ and 1.
     actual = np.full(60, 10.0)
     forecasts = np.column_stack((actual + 2, actual - 1))
     parts = blend(forecasts, np.tile([1.0, 0.0], (60, 1)), actual, 1, 1)[-1]
-    assert parts == pytest.approx([1 / 17, 16 / 17])
+    assert parts == pytest.approx([1 / 257, 256 / 257])
 
 
 def test_the_pass_mixes_other_experts_only_as_far_ahead_as_they_look() -> None:
