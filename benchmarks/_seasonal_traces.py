@@ -23,7 +23,7 @@ _DAY_S = 86_400
 CANDIDATES: tuple[dict[str, Any], ...] = (
     {"window": 288, "frame": 12},
     {"window": 288, "frame": 12, "learning_rate": 0.01},
-    {"window": 288, "frame": 6},
+    {"window": 288, "frame": 12, "anchored": True},
 )
 
 

@@ -26,25 +26,31 @@ from foretide.spark.settings import EngineSettings
 from foretide.spark.statistics import EventTimes, LatencyHistogram
 
 RATE = 1_000
-WARM_S = 6.0
+# Batches at the end before latencies count.
+WARM = 8
 TIMEOUT_S = 600.0
 _BIN_S = 0.01
 
 
 @dataclass
 class AtEnd:
-    """What reached the last query: batches, and latencies of events in those that ended after `from_s`."""
+    """What reached the last query: its batches, and latencies of events in those after the first few."""
 
-    from_s: float = float("inf")
     batches: Batches = field(default_factory=Batches)
     latency: LatencyHistogram = field(default_factory=LatencyHistogram)
 
-    def add(self, event_times: list[list[int]], ended_s: float) -> None:
-        """Take note of a batch, given its events by the instant they were due."""
-        self.batches.add(sum(count for _, count in event_times), ended_s)
-        if ended_s >= self.from_s and event_times:
-            places, counts = zip(*event_times, strict=True)
-            self.latency.add([ended_s - (place + 0.5) * _BIN_S for place in places], counts)
+    @property
+    def warm_s(self) -> float | None:
+        """The instant from which latencies count; the first batches work off what came while queries started."""
+        return self.batches.ended_s[WARM - 1] if len(self.batches.rows) >= WARM else None
+
+    def add(self, rows: int, latency: LatencyHistogram, ended_s: float) -> None:
+        """Take note of a batch that had rows."""
+        if not rows:
+            return
+        if self.warm_s is not None:
+            self.latency.merge(latency)
+        self.batches.add(rows, ended_s)
 
 
 def ours(spark: SparkSession, source: Mapping[str, Any], settings: EngineSettings, end: AtEnd, over: Over) -> None:
@@ -58,10 +64,7 @@ def ours(spark: SparkSession, source: Mapping[str, Any], settings: EngineSetting
                 running.check()
                 found = [batch for batch in running.batches() if batch.stage == last]
                 for batch in found[seen:]:
-                    ended_s = batch.started_at_s + batch.duration_s
-                    end.batches.add(sum(batch.rows.values()), ended_s)
-                    if ended_s >= end.from_s:
-                        end.latency.merge(batch.latency)
+                    end.add(sum(batch.rows.values()), batch.latency, batch.started_at_s + batch.duration_s)
                 seen = len(found)
                 time.sleep(0.05)
         finally:
@@ -75,8 +78,7 @@ def by_hand(spark: SparkSession, source: Mapping[str, Any], end: AtEnd, over: Ov
     def run_batch(frame: DataFrame, batch_id: int) -> None:
         if not done:
             rows = frame.mapInArrow(_times(list(FUNCTIONS.values())[-1]), "times string").collect()
-            pairs = [pair for row in rows for pair in json.loads(row.times)]
-            end.add(pairs, time.time())
+            _add(end, [pair for row in rows for pair in json.loads(row.times)], time.time())
 
     with scratch() as path:
         queries = _queries(spark, source, path, run_batch)
@@ -90,6 +92,13 @@ def by_hand(spark: SparkSession, source: Mapping[str, Any], end: AtEnd, over: Ov
             done.append(True)
             for query in queries:
                 query.stop()
+
+
+def _add(end: AtEnd, event_times: list[list[int]], ended_s: float) -> None:
+    latency = LatencyHistogram()
+    for place, count in event_times:
+        latency.add([ended_s - (place + 0.5) * _BIN_S], [count])
+    end.add(sum(count for _, count in event_times), latency, ended_s)
 
 
 def _queries(
@@ -162,14 +171,13 @@ def throughput(spark: SparkSession, trace: str, total: int, rows: int) -> dict[s
 
 def latency(spark: SparkSession, trace: str, seconds: float) -> dict[str, Callable[[], Mapping[str, float]]]:
     def quantiles(run: Callable[[dict[str, Any], AtEnd, Over], None]) -> Mapping[str, float]:
-        started_at_s, check = time.time(), _deadline("latency")
-        end = AtEnd(from_s=started_at_s + WARM_S)
+        check, end = _deadline("latency"), AtEnd()
 
         def over(end: AtEnd) -> bool:
             check()
-            return time.time() > started_at_s + WARM_S + seconds and end.latency.count > 0
+            return end.warm_s is not None and end.batches.ended_s[-1] > end.warm_s + seconds
 
-        run({"trace": trace, "started_at": started_at_s}, end, over)
+        run({"trace": trace, "started_at": time.time()}, end, over)
         return {"p50": end.latency.quantile_s(0.5), "p95": end.latency.quantile_s(0.95)}
 
     return {

@@ -191,6 +191,29 @@ def test_a_driver_that_is_killed_again_and_again_loses_nothing_and_repeats_nothi
     check_sinks(tmp_path, trace)
 
 
+def candidates_for(victim: str, driver: Driver) -> list[psutil.Process]:
+    """Return the processes of a kind, waiting for one: right after a kill, its successor is still to come."""
+    deadline_s = time.monotonic() + SECONDS
+    while time.monotonic() < deadline_s:
+        found = driver.children("CoarseGrainedExecutorBackend" if victim == "executor" else "foretide.spark.daemon")
+        if victim == "worker":
+            # Forks of the daemon are the workers; the daemon itself is their parent.
+            daemons = {process.pid for process in found}
+            found = [process for process in found if parent_of(process) in daemons]
+        if found:
+            return sorted(found, key=lambda process: process.pid)
+        time.sleep(0.1)
+    raise AssertionError(f"no {victim} to kill within {SECONDS} s")
+
+
+def parent_of(process: psutil.Process) -> int | None:
+    """Return the parent's number, or None when the process is gone."""
+    try:
+        return process.ppid()
+    except psutil.NoSuchProcess:
+        return None
+
+
 def test_executors_and_workers_that_are_killed_cost_no_row(
     make_driver: Callable[[str, str], Driver], write_trace: Write, tmp_path: Path
 ) -> None:
@@ -202,13 +225,6 @@ def test_executors_and_workers_that_are_killed_cost_no_row(
     victims = ["worker", "executor", "worker"] * (2 if KILLS > 3 else 1)
     for victim in victims:
         time.sleep(numbers.uniform(0.5, 1.5))
-        if victim == "executor":
-            candidates = driver.children("CoarseGrainedExecutorBackend")
-        else:
-            # Forks of the daemon are the workers; the daemon itself is their parent.
-            daemons = driver.children("foretide.spark.daemon")
-            candidates = [process for process in daemons if process.ppid() in {other.pid for other in daemons}]
-        assert candidates, f"no {victim} to kill"
-        numbers.choice(sorted(candidates, key=lambda process: process.pid)).kill()
+        numbers.choice(candidates_for(victim, driver)).kill()
     driver.wait_for("done")
     check_sinks(tmp_path, trace)
