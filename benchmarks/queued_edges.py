@@ -21,9 +21,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 from _detection import FUNCTIONS, ArrowFunction, detection, mapping
 from _harness import Measured, alternate, between, parse_options, progress, report
 from _streams import Batches, constant_trace, fixed_batches, open_session, scratch
+from foretide.latency import LatencyHistogram
 from foretide.spark.running import RunningTopology
 from foretide.spark.settings import EngineSettings
-from foretide.spark.statistics import EventTimes, LatencyHistogram
+from foretide.spark.statistics import EventTimes
 
 RATE = 1_000
 # Batches at the end before latencies count.

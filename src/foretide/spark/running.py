@@ -12,6 +12,7 @@ from typing import Any, Self
 from pyspark.sql import SparkSession
 
 from foretide.errors import ConfigError
+from foretide.latency import LatencyHistogram
 from foretide.spark.checkpoint import check_checkpoint
 from foretide.spark.engine import StageRunner
 from foretide.spark.pool import ReplicaPool
@@ -19,7 +20,7 @@ from foretide.spark.routing import check_options
 from foretide.spark.settings import EngineSettings
 from foretide.spark.sinks import BatchSink
 from foretide.spark.stages import StageGraph, compile_stages
-from foretide.spark.statistics import BatchStatistics, LatencyHistogram, OperatorStatistics, StageTotals
+from foretide.spark.statistics import BatchStatistics, OperatorStatistics, StageTotals
 from foretide.spark.workspace import Workspace
 from foretide.store import RuntimeStore
 from foretide.topology import Topology

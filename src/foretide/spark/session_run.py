@@ -12,10 +12,11 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 from pyspark.sql import SparkSession
 
+from foretide.latency import LatencyHistogram
 from foretide.spark.positions import InputState, PositionReader
 from foretide.spark.running import RunningTopology
 from foretide.spark.settings import EngineSettings
-from foretide.spark.statistics import LatencyHistogram, OperatorStatistics
+from foretide.spark.statistics import OperatorStatistics
 from foretide.spark.workspace import Workspace
 from foretide.topology import Topology
 

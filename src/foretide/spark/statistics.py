@@ -12,12 +12,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-__all__ = ["BatchStatistics", "EventTimes", "LatencyHistogram", "OperatorStatistics", "StageTotals"]
+from foretide.latency import LatencyHistogram
+
+__all__ = ["BatchStatistics", "EventTimes", "OperatorStatistics", "StageTotals"]
 
 _BIN_US = 10_000
 _INSTANT = pa.timestamp("us", tz="UTC")
-# Bins of 5 % width from a millisecond to a day: a percentile is known within 2.5 %.
-_LOW_S, _GROWTH, _BINS = 1e-3, 1.05, 380
 
 
 class EventTimes:
@@ -84,51 +84,6 @@ def _tally(bins: npt.NDArray[np.int64]) -> list[tuple[int, int]]:
         return list(zip(places.tolist(), counts[places].tolist(), strict=True))
     places, numbers = np.unique(bins, return_counts=True)
     return list(zip(places.tolist(), numbers.tolist(), strict=True))
-
-
-class LatencyHistogram:
-    """A mergeable histogram of latencies with bins of 5 % width.
-
-    >>> histogram = LatencyHistogram()
-    >>> histogram.add([0.1, 0.2, 10.0], [90, 8, 2])
-    >>> histogram.count, round(histogram.mean_s, 3)
-    (100, 0.306)
-    >>> [f"{histogram.quantile_s(level):.2g}" for level in (0.5, 0.95, 0.99)]
-    ['0.1', '0.2', '9.9']
-    """
-
-    def __init__(self) -> None:
-        self._counts = np.zeros(_BINS, dtype=np.int64)
-        self._sum_s = 0.0
-
-    def add(self, latencies_s: npt.ArrayLike, counts: npt.ArrayLike) -> None:
-        """Count latencies."""
-        values, numbers = np.asarray(latencies_s, dtype=np.float64), np.asarray(counts, dtype=np.int64)
-        places = np.log(np.maximum(values, _LOW_S) / _LOW_S) / np.log(_GROWTH)
-        np.add.at(self._counts, np.clip(places.astype(np.int64), 0, _BINS - 1), numbers)
-        self._sum_s += float(np.maximum(values, 0.0) @ numbers)
-
-    def merge(self, other: LatencyHistogram) -> None:
-        """Add what another one counted."""
-        self._counts += other._counts
-        self._sum_s += other._sum_s
-
-    @property
-    def count(self) -> int:
-        """How many events were counted."""
-        return int(self._counts.sum())
-
-    @property
-    def mean_s(self) -> float:
-        """The mean latency; NaN without events."""
-        return self._sum_s / self.count if self.count else float("nan")
-
-    def quantile_s(self, level: float) -> float:
-        """Return the latency that the part `level` of events do not exceed; NaN without events."""
-        if not self.count:
-            return float("nan")
-        place = int(np.searchsorted(np.cumsum(self._counts), level * self.count - 1e-9))
-        return float(_LOW_S * _GROWTH ** (min(place, _BINS - 1) + 0.5))
 
 
 @dataclass(slots=True)

@@ -7,7 +7,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from foretide.spark.statistics import BatchStatistics, EventTimes, LatencyHistogram, OperatorStatistics
+from foretide.latency import LatencyHistogram
+from foretide.spark.statistics import BatchStatistics, EventTimes, OperatorStatistics
 
 BIN = 1.05  # bins are 5 % wide
 

@@ -1,0 +1,56 @@
+"""Latencies of many events in little space: a histogram that adds up."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["LatencyHistogram"]
+
+# Bins of 5 % width from a millisecond to a day: a percentile is known within 2.5 %.
+_LOW_S, _GROWTH, _BINS = 1e-3, 1.05, 380
+
+
+class LatencyHistogram:
+    """A mergeable histogram of latencies with bins of 5 % width.
+
+    >>> histogram = LatencyHistogram()
+    >>> histogram.add([0.1, 0.2, 10.0], [90, 8, 2])
+    >>> histogram.count, round(histogram.mean_s, 3)
+    (100, 0.306)
+    >>> [f"{histogram.quantile_s(level):.2g}" for level in (0.5, 0.95, 0.99)]
+    ['0.1', '0.2', '9.9']
+    """
+
+    def __init__(self) -> None:
+        self._counts = np.zeros(_BINS, dtype=np.int64)
+        self._sum_s = 0.0
+
+    def add(self, latencies_s: npt.ArrayLike, counts: npt.ArrayLike) -> None:
+        """Count latencies."""
+        values, numbers = np.asarray(latencies_s, dtype=np.float64), np.asarray(counts, dtype=np.int64)
+        places = np.log(np.maximum(values, _LOW_S) / _LOW_S) / np.log(_GROWTH)
+        np.add.at(self._counts, np.clip(places.astype(np.int64), 0, _BINS - 1), numbers)
+        self._sum_s += float(np.maximum(values, 0.0) @ numbers)
+
+    def merge(self, other: LatencyHistogram) -> None:
+        """Add what another one counted."""
+        self._counts += other._counts
+        self._sum_s += other._sum_s
+
+    @property
+    def count(self) -> int:
+        """How many events were counted."""
+        return int(self._counts.sum())
+
+    @property
+    def mean_s(self) -> float:
+        """The mean latency; NaN without events."""
+        return self._sum_s / self.count if self.count else float("nan")
+
+    def quantile_s(self, level: float) -> float:
+        """Return the latency that the part `level` of events do not exceed; NaN without events."""
+        if not self.count:
+            return float("nan")
+        place = int(np.searchsorted(np.cumsum(self._counts), level * self.count - 1e-9))
+        return float(_LOW_S * _GROWTH ** (min(place, _BINS - 1) + 0.5))
