@@ -11,6 +11,7 @@ __all__ = [
     "MERSENNE_61",
     "Estimates",
     "buckets",
+    "estimate_on",
     "greedy",
     "hash_bytes",
     "in_turn",
@@ -249,6 +250,13 @@ def _estimate(word: np.uint64, task: int, known: Estimates) -> float:
     if fewest == 0.0:
         estimate = known.fallback[task]
     return max(estimate, LEAST_ESTIMATE_S)
+
+
+@njit
+def estimate_on(task: int, keys: _I64, known: Estimates, out: _F64) -> None:
+    """Write the estimate for each key on one task."""
+    for i in range(keys.size):
+        out[i] = _estimate(_reduced(keys[i]), task, known)
 
 
 @njit

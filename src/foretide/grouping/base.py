@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = ["Assignment", "Grouping", "TableGrouping"]
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple, Self
@@ -89,6 +90,20 @@ class Grouping(ABC):
     @abstractmethod
     def assign(self, keys: NDArray[np.int64]) -> Assignment:
         """Send the tuples of `keys`, in that order, and return the replicas that get them."""
+
+    def assign_together(self, keys: NDArray[np.int64]) -> Assignment:
+        """Send tuples that are all at hand and whose order does not matter; else as `assign`.
+
+        A grouping that goes by cost can do better with them than one by one.
+        """
+        return self.assign(keys)
+
+    def at_barrier(self, sender: int) -> Self:
+        """Return this grouping for one of several senders that begin together, when no replica has work left.
+
+        So begin the tasks of a batch. Senders that would all favour the same replica begin at different ones.
+        """
+        return copy.deepcopy(self)
 
     # The next three are complete for a grouping without options or memory; all others override them.
 

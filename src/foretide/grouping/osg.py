@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = ["Osg", "SchedulerPhase"]
 
+import copy
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, Self
@@ -128,6 +129,33 @@ class Osg(Grouping):
         sent = self._send_requests(array, out) if self._phase is SchedulerPhase.SEND_ALL else 0
         _kernels.greedy(array[sent:], self._estimates(), self._loads, -1, out[sent:])
         return Assignment(None, out)
+
+    def assign_together(self, keys: NDArray[np.int64]) -> Assignment:
+        """Send the tuples that take longest first: the short ones then fill the gaps (longest processing time)."""
+        array = as_keys(keys)
+        if self._phase is SchedulerPhase.ROUND_ROBIN:
+            return self.assign(array)
+        estimates = np.empty(len(array))
+        _kernels.estimate_on(0, array, self._estimates(), estimates)
+        order = np.argsort(-estimates, kind="stable")
+        out = np.empty(len(array), dtype=np.int32)
+        out[order] = self.assign(array[order]).replicas
+        return Assignment(None, out)
+
+    def at_barrier(self, sender: int) -> Self:
+        """Return a scheduler that runs on what is known, with no load yet and nobody to ask.
+
+        Where all tasks have executed all that they were sent, a round of synchronisation has nothing to correct.
+        """
+        fresh = copy.deepcopy(self)
+        if self._phase is SchedulerPhase.ROUND_ROBIN:
+            fresh._turn = (self._turn + sender) % self.replicas
+            return fresh
+        fresh._phase, fresh._unasked, fresh._deltas = SchedulerPhase.RUN, [], {}
+        # Equal but for this: the sender's first tuples go to tasks of its own choice.
+        fresh._loads[:] = (np.arange(self.replicas) - sender) % self.replicas * _kernels.LEAST_ESTIMATE_S
+        fresh._head_starts[:] = fresh._loads
+        return fresh
 
     def _send_requests(self, keys: NDArray[np.int64], out: NDArray[np.int32]) -> int:
         count = min(len(keys), self.replicas - self._turn)

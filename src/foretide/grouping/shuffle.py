@@ -54,6 +54,10 @@ class Shuffle(TableGrouping):
         self._next = (self._next + len(out)) % self.replicas
         return Assignment(None, out)
 
+    def at_barrier(self, sender: int) -> Self:
+        """Return a shuffle that begins as many replicas further as `sender` says."""
+        return type(self)(self.replicas, start=(self._next + sender) % self.replicas)
+
     def rescale(self, replicas: int) -> Self:
         """Return a shuffle over `replicas`; the turn stays where it is if that replica survives."""
         fresh = type(self)(replicas)

@@ -1,15 +1,21 @@
-"""Admission: how many rows the next batch may have, so that it takes about as long as wanted."""
+"""How much a batch takes on: rows, so that it takes about as long as wanted, and tasks that read them."""
 
 from __future__ import annotations
 
+import math
+
 from foretide.spark.settings import EngineSettings
 
-__all__ = ["Admission"]
+__all__ = ["Admission", "Reading"]
 
 # A batch may have at most this many times the rows of the one before: one quick batch proves little.
 _GROWTH = 2.0
 _SMOOTHING = 0.5
 _LEAST_WORK = 0.5
+# A task costs Spark some 25 ms of CPU: less work than this is better left to another one.
+_TASK_WORTH_S = 0.02
+# What reading and routing a row costs beside the operators.
+_ROW_S = 2e-6
 
 
 class Admission:
@@ -56,3 +62,31 @@ class Admission:
         if self._slots and slots != self._slots:
             self._limit *= slots / self._slots
             self._slots = slots
+
+
+class Reading:
+    """Learns how many tasks the rows before the first exchange of a stage are worth.
+
+    Examples
+    --------
+    >>> reading = Reading()
+    >>> reading.tasks(rows=1_000, most=8)  # nothing is known yet
+    8
+    >>> reading.learn(rows=1_000, busy_s=0.048)
+    >>> reading.tasks(rows=1_000, most=8), reading.tasks(rows=10, most=8), reading.tasks(rows=10_000, most=8)
+    (3, 1, 8)
+    """
+
+    def __init__(self) -> None:
+        self._row_s: float | None = None
+
+    def learn(self, rows: int, busy_s: float) -> None:
+        """Take note of a batch: how long the operators before the first exchange took for its rows."""
+        if rows:
+            self._row_s = busy_s / rows + _ROW_S
+
+    def tasks(self, rows: int, most: int) -> int:
+        """Return how many tasks should read so many rows."""
+        if self._row_s is None:
+            return most
+        return max(1, min(most, math.ceil(rows * self._row_s / _TASK_WORTH_S)))

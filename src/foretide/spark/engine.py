@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
-from foretide.spark.admission import Admission
+from foretide.spark.admission import Admission, Reading
 from foretide.spark.arrow import arrow_schema, spark_schema
 from foretide.spark.errors import OperatorError
 from foretide.spark.feeds import FirstRound, open_feed
@@ -69,7 +69,7 @@ class StageRunner:
         self.stage, self.settings = stage, settings
         self._spark, self._topology, self._workspace = spark, graph.topology, workspace
         self._runtime = RuntimeStore(workspace.runtime)
-        self._admission = Admission(settings)
+        self._admission, self._reading = Admission(settings), Reading()
         self._feed = open_feed(graph.topology, stage, workspace)
         self._router = Router(stage)
         log_settings = ArrowLogSettings(max_bytes=settings.log_max_bytes, fsync=settings.sync_files)
@@ -160,17 +160,24 @@ class StageRunner:
             self._feed.finished(batch_id)
             return
         config = self._runtime.read()
-        slots = self.stage.slots(self._replicas(config))
+        replicas = self._replicas(config)
+        slots = self.stage.slots(replicas)
         self._admission.expect(slots)
         writers = {number: self._begin(log, batch_id) for number, log in self._logs.items()}
         tasks = slots * self.settings.tasks_per_slot
-        first = self._feed.first_round(frame, batch_id, tasks)
+        first = self._feed.first_round(frame, batch_id, self._reading_tasks(batch_id, tasks))
         results, collected = self._attempt(lambda: self._order(batch_id, tasks, first, config, writers), first)
         self._bury(batch_id, results)
         self._commit(batch_id, results, collected, writers)
         self._feed.finished(batch_id)
         batch = BatchStatistics(self.stage.id, batch_id, config.version, slots, first.rows, started_at_s)
+        batch.replicas = replicas
         self._account(batch, results)
+
+    def _reading_tasks(self, batch_id: int, tasks: int) -> int:
+        """Return how many tasks read the inputs: where an exchange follows anyway, no more than there is work for."""
+        rows = self._feed.rows(batch_id)
+        return tasks if rows is None or not self.stage.rounds else self._reading.tasks(rows, tasks)
 
     def _begin(self, log: ArrowLog, batch_id: int) -> BatchWriter:
         """Open a batch's transaction, waiting for readers to make room if the log is full."""
@@ -322,7 +329,10 @@ class StageRunner:
         self.totals.add(batch)
         side_by_side = min(batch.slots, self._spark.sparkContext.defaultParallelism)
         work_s = sum(part.busy_s for part in batch.operators.values()) / side_by_side
-        self._admission.learn(sum(batch.rows.values()), batch.duration_s, work_s, batch.slots)
+        rows = sum(batch.rows.values())
+        self._admission.learn(rows, batch.duration_s, work_s, batch.slots)
+        first = [part for id, part in batch.by_operator().items() if id in self.stage.readers]
+        self._reading.learn(rows, sum(part.busy_s for part in first))
         self._write_limit()
 
     def _write_limit(self) -> None:

@@ -72,6 +72,10 @@ class Feed(Protocol):
         """Return what `tasks` tasks work on in a batch that Spark has planned."""
         ...
 
+    def rows(self, batch_id: int) -> int | None:
+        """Return how many rows a batch has that Spark has planned; None where only Spark knows."""
+        ...
+
     def finished(self, batch_id: int) -> None:
         """Take note that a batch is through."""
         ...
@@ -126,8 +130,12 @@ class SliceFeed:
         """Deal the rows of the batch out to tasks."""
         positions = self._positions(batch_id)
         dealt = [self._inputs[name].slices(position, tasks) for name, position in positions.items()]
-        rows = {name: position["next"] - position["first"] for name, position in positions.items()}
-        return FirstRound(frame.sparkSession.range(0, tasks, 1, tasks), _by_task(dealt, tasks), rows=rows)
+        slices = _by_task(dealt, tasks)
+        return FirstRound(frame.sparkSession.range(0, tasks, 1, tasks), slices, rows=_rows(positions))
+
+    def rows(self, batch_id: int) -> int:
+        """Return the rows between the positions of the batch."""
+        return sum(_rows(self._positions(batch_id)).values())
 
     def finished(self, batch_id: int) -> None:
         """Remember how far the stage has read."""
@@ -196,6 +204,9 @@ class FrameFeed:
         if EVENT_TIME_COLUMN not in frame.columns:
             frame = frame.withColumn(EVENT_TIME_COLUMN, sf.current_timestamp())
         return FirstRound(frame.repartition(tasks), entry=self._entry)
+
+    def rows(self, batch_id: int) -> None:
+        """Return nothing: Spark reads them."""
 
     def finished(self, batch_id: int) -> None:
         """Remember nothing: Spark knows how far it has read."""
@@ -288,6 +299,10 @@ def _input_specs(stage: Stage, workspace: Workspace) -> tuple[InputSpec, ...]:
         for plan in stage.inputs
     ]
     return (*sources, *edges)
+
+
+def _rows(positions: Mapping[str, Position]) -> dict[str, int]:
+    return {name: position["next"] - position["first"] for name, position in positions.items()}
 
 
 def _by_task(dealt: Iterable[Sequence[Sequence[Slice]]], tasks: int) -> list[list[Slice]]:

@@ -8,7 +8,6 @@ task, namely statistics and descriptions of what was written, travels in the sam
 
 from __future__ import annotations
 
-import copy
 import json
 import pickle
 import time
@@ -215,7 +214,7 @@ class _Work:
         self._waited_s: dict[str, float] = defaultdict(float)
         self._event_times = EventTimes()
         self._executed: dict[int, tuple[list[int], list[float]]] = defaultdict(lambda: ([], []))
-        self._routes = {number: _for_task(route, replica) for number, route in order.routes.items()}
+        self._routes = {number: route.at_barrier(replica) for number, route in order.routes.items()}
         self._first_id = _first_id(order.batch_id, replica)
         for runner in machine.runners.values():
             runner.reset()
@@ -326,7 +325,7 @@ class _Work:
 
     def _assign(self, plan: EdgePlan, keys: np.ndarray) -> Assignment:
         try:
-            return self._routes[plan.number].assign(keys)
+            return self._routes[plan.number].assign_together(keys)
         except ConfigError as error:
             raise _unroutable(plan, f"{error.expected} in {_fields(plan)}", error.got) from error
 
@@ -360,14 +359,6 @@ class _Work:
 
 def _described(info: SegmentInfo | Any | None) -> Any:
     return info.to_json() if isinstance(info, SegmentInfo) else info
-
-
-def _for_task(route: Grouping, replica: int) -> Grouping:
-    """Return a grouping of this task's own; tasks that deal in turn start at different replicas."""
-    own = copy.deepcopy(route)
-    if own.name == "shuffle":
-        own.assign(np.zeros(replica % own.replicas, dtype=np.int64))
-    return own
 
 
 def _keys(plan: EdgePlan, batch: pa.RecordBatch, first_id: int) -> np.ndarray:

@@ -17,8 +17,8 @@ __all__ = ["Router", "check_options"]
 # Options of an edge that say how it is compiled, not how it routes.
 _COMPILER_OPTIONS = ("exchange",)
 _PER_REPLICA = ("weights", "utilisations")
-# Tuples that a task of OSG executes before it compares sketches: batches are short, so it must learn from few.
-_OSG_WINDOW = 64
+# Tuples of OSG that are executed before sketches are compared: batches are short, so it must learn from few.
+_OSG_WINDOW = 256
 
 
 def check_options(plan: EdgePlan, options: Mapping[str, Any]) -> None:
@@ -40,7 +40,7 @@ class Router:
         self._plans = {plan.number: plan for plan in stage.exchanges}
         self._groupings: dict[int, Grouping] = {}
         self._options: dict[int, Mapping[str, Any]] = {}
-        self._tasks: dict[int, dict[int, OsgTask]] = {}
+        self._learners: dict[int, OsgTask] = {}
 
     def routes(self, tasks: int, config: RuntimeConfig) -> dict[int, Grouping]:
         """Return the grouping of every exchange for a batch of so many tasks, under the options in force."""
@@ -66,9 +66,6 @@ class Router:
             known = make_grouping(spec.name, tasks, **fitting)
         elif known.replicas != tasks:
             known = known.rescale(tasks)
-            self._tasks[plan.number] = {
-                task: state for task, state in self._tasks.get(plan.number, {}).items() if task < tasks
-            }
         self._groupings[plan.number] = known
         return known
 
@@ -84,14 +81,15 @@ class Router:
         return grouping.with_utilisation(measured, execution_s=execution_s)
 
     def _teach(self, number: int, grouping: Osg, results: Iterable[Mapping[str, Any]]) -> None:
-        """Let the tasks of OSG take note of what they executed, and hand on the sketches of those that are stable."""
-        tasks = self._tasks.setdefault(number, {})
+        """Let OSG take note of what tasks executed, and hand the sketches on once they are stable.
+
+        A departure from D4, whose tasks keep sketches of their own: the tasks of a batch are numbers, not workers, so
+        what one of them learns holds for all.
+        """
+        learner = self._learners.setdefault(number, OsgTask(0, grouping.family, window=_OSG_WINDOW))
         for result in results:
             keys, seconds = result["executed"].get(str(number), ((), ()))
-            replica = result["replica"]
-            if len(keys) == 0 or replica >= grouping.replicas:
-                continue
-            task = tasks.setdefault(replica, OsgTask(replica, grouping.family, window=_OSG_WINDOW))
-            sketches = task.executed_many(np.array(keys, dtype=np.int64), np.array(seconds, dtype=np.float64))
-            if sketches is not None:
-                grouping.learn(replica, sketches)
+            stable = learner.executed_many(np.array(keys, dtype=np.int64), np.array(seconds, dtype=np.float64))
+            if stable is not None:
+                for task in range(grouping.replicas):
+                    grouping.learn(task, stable)

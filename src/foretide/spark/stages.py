@@ -78,9 +78,19 @@ class Stage:
         at_inputs = tuple(plan for plan in self.inputs if not _keeps_tasks(plan.edge) and plan.edge.end in routed)
         return at_inputs + tuple(plan for plan in self.edges if plan.link == "exchanged")
 
-    @cached_property
+    @property
     def rounds(self) -> int:
         """How many exchanges follow one another: the longest way through the stage, counted in exchanges."""
+        return max(self._depths.values(), default=0)
+
+    @cached_property
+    def readers(self) -> tuple[str, ...]:
+        """The operators that run before any exchange."""
+        return tuple(operator.id for operator in self.operators if not self._depths.get(operator.id, 0))
+
+    @cached_property
+    def _depths(self) -> Mapping[str, int]:
+        """How many exchanges come before each element, on the longest way to it."""
         depth: dict[str, int] = defaultdict(int)
         for plan in self.inputs:
             depth[plan.edge.end] = max(depth[plan.edge.end], int(plan in self.exchanges))
@@ -92,7 +102,7 @@ class Stage:
         for id in order:
             for plan in inside[id]:
                 depth[plan.edge.end] = max(depth[plan.edge.end], depth[id] + (plan.link == "exchanged"))
-        return max(depth.values(), default=0)
+        return depth
 
     @cached_property
     def chains(self) -> tuple[tuple[str, ...], ...]:

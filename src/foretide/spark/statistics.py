@@ -18,6 +18,8 @@ __all__ = ["BatchStatistics", "EventTimes", "OperatorStatistics", "StageTotals"]
 
 _BIN_US = 10_000
 _INSTANT = pa.timestamp("us", tz="UTC")
+# Up to so many bins from the first to the last are counted in an array; events of a batch rarely span more.
+_DENSE_BINS = 1_000_000
 
 
 class EventTimes:
@@ -28,7 +30,8 @@ class EventTimes:
     """
 
     def __init__(self) -> None:
-        self._counts: dict[int, int] = defaultdict(int)
+        # Not counted before someone asks: once for all columns of a task is much cheaper than once for each.
+        self._bins: list[npt.NDArray[np.int64]] = []
         self._column: pa.Array | None = None
         self._buffers: tuple[Any, ...] = ()
         self._instants: npt.NDArray[np.int64] = np.empty(0, dtype=np.int64)
@@ -37,12 +40,8 @@ class EventTimes:
     def add(self, event_times: pa.Array | pa.ChunkedArray) -> None:
         """Count a column of event times."""
         self._read(event_times)
-        if not self._instants.size:
-            return
-        bins = self._instants // _BIN_US
-        first = int(bins.min())
-        for place, count in _tally(bins - first):
-            self._counts[first + place] += count
+        if self._instants.size:
+            self._bins.append(self._instants // _BIN_US)
 
     def waited_s(self, event_times: pa.Array | pa.ChunkedArray, now_s: float) -> float:
         """Return how long the events of a column have waited until now, added up."""
@@ -66,7 +65,10 @@ class EventTimes:
 
     def to_json(self) -> list[list[int]]:
         """Return pairs of bin and count."""
-        return [[place, count] for place, count in self._counts.items()]
+        if not self._bins:
+            return []
+        places, counts = _tally(np.concatenate(self._bins))
+        return np.column_stack((places, counts)).tolist()
 
 
 def _instants(event_times: pa.Array) -> npt.NDArray[np.int64]:
@@ -77,13 +79,14 @@ def _instants(event_times: pa.Array) -> npt.NDArray[np.int64]:
     return instants
 
 
-def _tally(bins: npt.NDArray[np.int64]) -> list[tuple[int, int]]:
-    if bins.size and int(bins.max()) < 1_000_000:
-        counts = np.bincount(bins)
-        places = np.flatnonzero(counts)
-        return list(zip(places.tolist(), counts[places].tolist(), strict=True))
-    places, numbers = np.unique(bins, return_counts=True)
-    return list(zip(places.tolist(), numbers.tolist(), strict=True))
+def _tally(bins: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return which bins there are, in order, and how often each."""
+    first, last = int(bins.min()), int(bins.max())
+    if last - first >= _DENSE_BINS:
+        return np.unique(bins, return_counts=True)
+    counts = np.bincount(bins - first)
+    places = np.flatnonzero(counts)
+    return places + first, counts[places]
 
 
 @dataclass(slots=True)
@@ -125,6 +128,8 @@ class BatchStatistics:
         Rows that crossed each edge, by its number.
     latency : LatencyHistogram
         From the instant an event was due to the commit of what became of it.
+    replicas : mapping of str to int
+        Replicas of each operator of the stage, under the plan that the batch ran with.
     """
 
     stage: str
@@ -137,6 +142,7 @@ class BatchStatistics:
     operators: dict[tuple[str, int], OperatorStatistics] = field(default_factory=dict)
     edges: dict[int, int] = field(default_factory=lambda: defaultdict(int))
     latency: LatencyHistogram = field(default_factory=LatencyHistogram)
+    replicas: Mapping[str, int] = field(default_factory=dict)
 
     def take(self, results: Iterable[Mapping[str, Any]], committed_at_s: float) -> None:
         """Add up what tasks handed back."""

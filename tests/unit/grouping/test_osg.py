@@ -214,3 +214,35 @@ def test_d4_balances_work_that_depends_on_values_better_than_round_robin() -> No
     assert osg.phase is not SchedulerPhase.ROUND_ROBIN and osg.epoch > 1
     assert even.max() / even.mean() > 1.5
     assert balanced.max() / balanced.mean() < 1.1
+
+
+class TestBarrier:
+    """Senders that begin together on idle tasks, as the tasks of a batch do."""
+
+    def test_longest_first_fills_the_gaps(self) -> None:
+        # Four short tuples before a long one: in that order two tasks end at 2 and 6, longest first at 4 and 4.
+        osg = learnt({1: 1.0, 2: 4.0}, {1: 1.0, 2: 4.0}).at_barrier(0)
+        keys = np.array([1, 1, 1, 1, 2])
+        replicas = osg.assign_together(keys).replicas
+        assert replicas[4] == 0
+        assert replicas[:4].tolist() == [1, 1, 1, 1]
+        assert osg.loads == pytest.approx((4.0, 4.0))
+
+    def test_one_by_one_keeps_the_order(self) -> None:
+        osg = learnt({1: 1.0, 2: 4.0}, {1: 1.0, 2: 4.0}).at_barrier(0)
+        assert osg.assign(np.array([1, 1, 1, 1, 2])).replicas.tolist() == [0, 1, 0, 1, 0]
+
+    def test_nobody_is_asked_and_no_load_is_left(self) -> None:
+        used = running({1: 1.0}, {1: 1.0})
+        used.assign(np.ones(5, dtype=np.int64))
+        fresh = used.at_barrier(0)
+        assert fresh.phase is SchedulerPhase.RUN
+        assert fresh.take_requests() == ()
+        assert max(fresh.loads) < 1e-6
+        assert max(used.loads) == pytest.approx(3.0)
+
+    @pytest.mark.parametrize("known", [True, False])
+    def test_senders_begin_at_different_tasks(self, known: bool) -> None:
+        osg = learnt({1: 1.0}, {1: 1.0}, {1: 1.0}) if known else Osg(3)
+        firsts = [osg.at_barrier(sender).route(1) for sender in range(3)]
+        assert firsts == [(0,), (1,), (2,)]

@@ -158,3 +158,12 @@ def test_a_function_of_dataframes_heads_a_stage() -> None:
     graph = compile_stages(job.build())
     assert [stage.elements for stage in graph.stages] == [("in", "first", "a"), ("second",)]
     assert links(graph)["a -> second"] == "queued"
+
+
+def test_readers_are_the_operators_before_any_exchange() -> None:
+    job = flow("words")
+    split = job.source("lines").operator("split").operator("clean")
+    split.operator("count", grouping="fields:word").operator("top").sink("out")
+    stage = compile_stages(job.build()).stages[0]
+    assert stage.readers == ("split", "clean")
+    assert stage.rounds == 1
