@@ -5,9 +5,9 @@ The public names; each is imported when it is first used, so that the command li
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from foretide._lazy import lazy_names
 from foretide._version import __version__
 
 if TYPE_CHECKING:
@@ -47,10 +47,7 @@ _HOME = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module 'foretide' has no attribute {name!r}")
-    return getattr(importlib.import_module(_HOME[name]), name)
+__getattr__ = lazy_names(__name__, _HOME)
 
 
 def __dir__() -> list[str]:

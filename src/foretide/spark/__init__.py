@@ -1,7 +1,10 @@
 """Topologies on Spark: the only package that imports pyspark."""
 
+from typing import TYPE_CHECKING
+
 import pyspark
 
+from foretide._lazy import lazy_names
 from foretide.errors import ConfigError
 
 _NEEDED = (4, 2)
@@ -13,10 +16,11 @@ if tuple(int(part) for part in pyspark.__version__.split(".")[:2]) < _NEEDED:
         remedy="pip install 'pyspark>=4.2,<5'; planning and forecasting work without",
     )
 
-from foretide.spark.running import RunningTopology, start  # noqa: E402 - after the check of the version
-from foretide.spark.session import create_session, session_settings  # noqa: E402
-from foretide.spark.settings import EngineSettings  # noqa: E402
-from foretide.spark.stages import StageGraph, compile_stages  # noqa: E402
+if TYPE_CHECKING:
+    from foretide.spark.running import RunningTopology, start
+    from foretide.spark.session import create_session, session_settings
+    from foretide.spark.settings import EngineSettings
+    from foretide.spark.stages import StageGraph, compile_stages
 
 __all__ = [
     "EngineSettings",
@@ -27,3 +31,17 @@ __all__ = [
     "session_settings",
     "start",
 ]
+
+# Spark starts a process for the source of every query, which needs none of these.
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "EngineSettings": "foretide.spark.settings",
+        "RunningTopology": "foretide.spark.running",
+        "StageGraph": "foretide.spark.stages",
+        "compile_stages": "foretide.spark.stages",
+        "create_session": "foretide.spark.session",
+        "session_settings": "foretide.spark.session",
+        "start": "foretide.spark.running",
+    },
+)

@@ -10,18 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import pyarrow as pa
 
 from foretide.errors import ConfigError
 from foretide.spark.options import Options
-from foretide.spark.program import Slice
 from foretide.spark.trace_source import TracePlan
 from foretide.traces import Replay
 from foretide.transport import ArrowLog
 from foretide.transport.contract import split
 from foretide.transport.segment import ArrowPiece, read_piece
+
+if TYPE_CHECKING:
+    from foretide.spark.program import Slice
 
 __all__ = ["InputSpec", "LogInput", "Position", "StageInput", "TraceInput", "open_input"]
 
@@ -99,6 +101,20 @@ class TraceInput:
         self.name = spec.name
         texts = {name.replace("_", ""): str(value) for name, value in spec.options.items()}
         self._plan = TracePlan.from_options(Options(f"source {spec.name!r}", texts))
+
+    @property
+    def peak_rate(self) -> float:
+        """The highest rate, in events per second as they come."""
+        return self._plan.replay.trace.peak_rate * self.speed
+
+    @property
+    def speed(self) -> float:
+        """Seconds of the trace that pass in one second."""
+        return self._plan.replay.speed
+
+    def sample(self, events: int, rows: int) -> Iterator[pa.RecordBatch]:
+        """Yield the first events, as if they were due at the epoch, in batches of so many rows."""
+        return self._plan.replay.events(0, min(events, self._plan.replay.total_events), 0, rows)
 
     def begin(self, now_us: int) -> Position:
         """Return the position before event 0; the schedule begins now unless it was given."""

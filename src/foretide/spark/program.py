@@ -178,6 +178,8 @@ class _Machine:
     edges: dict[int, EdgePlan]
 
 
+# Programs that a worker keeps ready, the latest used last; a long-lived Spark application may run many topologies.
+_KEPT_MACHINES = 64
 _MACHINES: dict[str, _Machine] = {}
 
 
@@ -197,7 +199,11 @@ def _machine(key: str, program: bytes) -> _Machine:
         }
         edges = {plan.number: plan for plan in (*loaded.stage.inputs, *loaded.stage.edges)}
         _MACHINES[key] = _Machine(loaded, runners, edges)
-    return _MACHINES[key]
+        if len(_MACHINES) > _KEPT_MACHINES:
+            del _MACHINES[next(iter(_MACHINES))]
+    machine = _MACHINES.pop(key)
+    _MACHINES[key] = machine
+    return machine
 
 
 class _Work:
