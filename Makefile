@@ -55,6 +55,7 @@ bench: venv ## Run the benchmarks that need no Spark and write their tables
 	$(BIN)/python benchmarks/planning.py --markdown docs/benchmarks.md --json benchmarks/results/planning.json
 	$(BIN)/python benchmarks/grouping.py --json benchmarks/results/grouping.json
 	$(BIN)/python benchmarks/forecasting.py --markdown docs/benchmarks.md --json benchmarks/results/forecasting.json
+	$(BIN)/python benchmarks/simulator.py --markdown docs/benchmarks.md --json benchmarks/results/simulator.json
 
 bench-spark: venv java ## Run the benchmarks of the data plane and write their table
 	$(BIN)/python benchmarks/data_plane.py

@@ -7,13 +7,16 @@ from typing import Annotated
 import typer
 
 from foretide._version import __version__
-from foretide.commands import docs, forecast
+from foretide.commands import docs, forecast, runs
+from foretide.commands.apps import apps
+from foretide.commands.compare import compare
 from foretide.commands.demo import demo
 from foretide.commands.group import ForetideGroup
 from foretide.commands.plan_spark import plan_spark
 from foretide.commands.planners import planners
 from foretide.commands.run import run
 from foretide.commands.show import show
+from foretide.commands.simulate import simulate
 
 __all__ = ["app", "main"]
 
@@ -28,9 +31,13 @@ app = typer.Typer(
 app.command()(show)
 app.command("plan-spark")(plan_spark)
 app.command()(run)
+app.command()(simulate)
+app.command()(compare)
+app.command()(apps)
 app.command()(planners)
 app.command()(demo)
 app.add_typer(forecast.app, name="forecast")
+app.add_typer(runs.app, name="runs")
 app.add_typer(docs.app, name="docs", hidden=True)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import tomllib
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar, get_args
 
@@ -12,7 +13,7 @@ from pydantic_core import ErrorDetails
 
 from foretide.errors import ConfigError
 
-__all__ = ["Settings", "validated"]
+__all__ = ["Settings", "parsed_value", "validated"]
 
 _Model = TypeVar("_Model", bound=BaseModel)
 # Pydantic says "Input should be greater than 0" or "List should have at least 1 item"; we say what is expected.
@@ -43,6 +44,18 @@ def validated(model: type[_Model], values: Mapping[str, Any], where: str) -> _Mo
         return model.model_validate(dict(values))
     except ValidationError as error:
         raise _config_error(model, error, where) from error
+
+
+def parsed_value(text: str) -> Any:
+    """Return a value that was given as text, such as on a command line, as TOML reads it; what is none is a text.
+
+    >>> [parsed_value(text) for text in ("3", "0.5", "true", "[1, 2]", "fast")]
+    [3, 0.5, True, [1, 2], 'fast']
+    """
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
 
 
 def _config_error(model: type[BaseModel], error: ValidationError, where: str) -> ConfigError:

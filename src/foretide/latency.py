@@ -33,10 +33,43 @@ class LatencyHistogram:
         np.add.at(self._counts, np.clip(places.astype(np.int64), 0, _BINS - 1), numbers)
         self._sum_s += float(np.maximum(values, 0.0) @ numbers)
 
+    def add_binned(self, counts: npt.ArrayLike, sum_s: float) -> None:
+        """Take latencies that were counted elsewhere: how many in each bin of `edges_s`, and their sum.
+
+        >>> histogram = LatencyHistogram()
+        >>> histogram.add_binned(np.eye(1, LatencyHistogram.edges_s().size - 1, 94, dtype=int)[0], 0.1)
+        >>> histogram.count, histogram.mean_s, f"{histogram.quantile_s(0.5):.2g}"
+        (1, 0.1, '0.1')
+        """
+        self._counts += np.asarray(counts, dtype=np.int64)
+        self._sum_s += sum_s
+
+    @staticmethod
+    def edges_s() -> npt.NDArray[np.float64]:
+        """Return the edges of the bins; the first bin also has what is below it, the last what is above."""
+        edges: npt.NDArray[np.float64] = _LOW_S * _GROWTH ** np.arange(_BINS + 1)
+        return edges
+
     def merge(self, other: LatencyHistogram) -> None:
         """Add what another one counted."""
         self._counts += other._counts
         self._sum_s += other._sum_s
+
+    def to_bins(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], float]:
+        """Return the numbers of the bins that hold events, how many they hold, and the sum of all latencies.
+
+        >>> histogram = LatencyHistogram()
+        >>> histogram.add([0.1, 0.1, 10.0], [1, 1, 3])
+        >>> [part.tolist() for part in histogram.to_bins()[:2]]
+        [[94, 188], [2, 3]]
+        """
+        places = np.flatnonzero(self._counts)
+        return places, self._counts[places], self._sum_s
+
+    def add_bins(self, places: npt.ArrayLike, counts: npt.ArrayLike, sum_s: float) -> None:
+        """Add what `to_bins` of another one gave."""
+        np.add.at(self._counts, np.asarray(places, dtype=np.int64), np.asarray(counts, dtype=np.int64))
+        self._sum_s += sum_s
 
     @property
     def count(self) -> int:

@@ -14,6 +14,7 @@ __all__ = [
     "LatencySummary",
     "latency_summary",
     "mean_absolute_percentage_error",
+    "pareto_front",
     "processed_ratio",
     "replica_changes",
     "replica_seconds",
@@ -126,6 +127,23 @@ def slo_misses(latencies_s: npt.ArrayLike, slo_s: float, weights: npt.ArrayLike 
     """
     values, counts = _weighted(latencies_s, weights)
     return float(counts[values > slo_s].sum() / counts.sum()) if values.size else 0.0
+
+
+def pareto_front(points: npt.ArrayLike) -> npt.NDArray[np.bool_]:
+    """Tell which rows no other row beats: at most as large in every column, and smaller in at least one.
+
+    Less is better in every column; negate those of which more is better. What is not known (NaN) is the worst there is.
+
+    >>> pareto_front([[0.4, 100.0], [0.5, 90.0], [0.5, 100.0]]).tolist()
+    [True, True, False]
+    """
+    rows = np.asarray(points, dtype=np.float64)
+    if rows.ndim != 2:
+        raise ConfigError("points", expected="a table, a row for each candidate", got=f"shape {rows.shape}")
+    rows = np.nan_to_num(rows, nan=np.inf, posinf=np.inf, neginf=-np.inf)
+    no_worse = (rows[:, None, :] <= rows[None, :, :]).all(axis=2)
+    better = (rows[:, None, :] < rows[None, :, :]).any(axis=2)
+    return np.asarray(~(no_worse & better).any(axis=0))
 
 
 def _mean_relative_error(truth: Floats, guess: Floats) -> float:

@@ -18,11 +18,27 @@ from foretide.plan.base import Planner
 from foretide.plan.cost import Costs
 from foretide.plan.guards import GuardSettings
 from foretide.plan.registry import PLANNERS
+from foretide.sim.settings import Failure, Keys, MicroBatch, Restart, SimulationSettings, Workers
+from foretide.sim.stress import Stress
+from foretide.store.settings import StoreSettings
 
 __all__ = ["SETTINGS", "configuration_markdown", "settings_markdown"]
 
 #: The groups of settings beside those of planners and forecasters, in the order of the page.
-SETTINGS: tuple[type[BaseModel], ...] = (ControlSettings, LoopSettings, GuardSettings, Costs)
+SETTINGS: tuple[type[BaseModel], ...] = (
+    ControlSettings,
+    LoopSettings,
+    GuardSettings,
+    Costs,
+    StoreSettings,
+    SimulationSettings,
+    Keys,
+    Workers,
+    Failure,
+    Restart,
+    MicroBatch,
+    Stress,
+)
 
 _RANGES = {"ge": "≥ {}", "gt": "> {}", "le": "≤ {}", "lt": "< {}", "multiple_of": "multiple of {}"}
 _LENGTHS = {"min_length": "at least {} long", "max_length": "at most {} long"}

@@ -91,3 +91,10 @@ def test_series_that_do_not_fit_are_refused(call: Any, setting: str) -> None:
     with pytest.raises(ConfigError) as caught:
         call()
     assert caught.value.setting == setting
+
+
+def test_the_pareto_front_keeps_equals_and_drops_what_is_beaten() -> None:
+    points = [[1.0, 2.0], [1.0, 2.0], [2.0, 1.0], [2.0, 2.0], [0.5, np.nan]]
+    assert metrics.pareto_front(points).tolist() == [True, True, True, False, True]
+    with pytest.raises(ConfigError, match="points"):
+        metrics.pareto_front([1.0, 2.0])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -91,6 +90,7 @@ def parse_models(names: str, settings: Sequence[str]) -> dict[str, dict[str, Any
     ConfigError
         When a setting is malformed or belongs to a forecaster that is not trained.
     """
+    from foretide.config import parsed_value
     from foretide.errors import ConfigError
 
     found: dict[str, dict[str, Any]] = {name.strip(): {} for name in names.split(",") if name.strip()}
@@ -102,16 +102,8 @@ def parse_models(names: str, settings: Sequence[str]) -> dict[str, dict[str, Any
         if not (equals and dot and setting) or model not in found:
             expected = f"MODEL.SETTING=VALUE with a model among {', '.join(found)}"
             raise ConfigError("--set", expected=expected, got=text)
-        found[model][setting] = _parsed(given.strip())
+        found[model][setting] = parsed_value(given.strip())
     return found
-
-
-def _parsed(text: str) -> Any:
-    """Return a value as TOML has it; what is none is a text."""
-    try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        return text
 
 
 def _job(

@@ -1,29 +1,50 @@
-"""``foretide run``: a topology on Spark, watched from start to a graceful stop."""
+"""``foretide run``: a topology on Spark, steered and watched from start to a graceful stop."""
 
 from __future__ import annotations
 
 import json
 import signal
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from foretide.commands.group import write_file
+from foretide.commands.group import check_writable, write_file
+from foretide.commands.topology_argument import SETTINGS_HELP, TOPOLOGY_HELP, load_topology_argument
 
 if TYPE_CHECKING:
+    from foretide.commands.run_control import Asked
     from foretide.commands.run_view import ProgressView
-    from foretide.spark.session_run import Progress
+    from foretide.spark.session_run import Progress, RunOptions
+    from foretide.spark.steered_run import SteeredRun
+    from foretide.store import RunStore
+    from foretide.topology import Topology
 
 __all__ = ["StopSwitch", "run"]
 
 
 def run(
-    file: Annotated[Path, typer.Argument(help="The topology: a .toml, .yaml, .yml or .py file.")],
+    file: Annotated[Path, typer.Argument(metavar="APP|FILE", help=TOPOLOGY_HELP)],
+    settings: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help=SETTINGS_HELP)] = None,
+    policy: Annotated[
+        str | None,
+        typer.Option(help="Who decides: a planner, static-min, static-peak, or none. Applications: foretide."),
+    ] = None,
+    forecaster: Annotated[str | None, typer.Option(help="Who looks ahead, for a policy that needs it.")] = None,
+    td: Annotated[float | None, typer.Option(help="Seconds between two decisions; 3 unless given.")] = None,
+    advisory: Annotated[bool, typer.Option("--advisory", help="Decide and show, but change nothing.")] = False,
+    compare: Annotated[
+        str | None,
+        typer.Option(help="Run these policies in turn on the same input, and print one table.", metavar="A,B,..."),
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="Settings of loop, planners, forecasters and guards.", metavar="TOML")
+    ] = None,
     trace: Annotated[
         str | None, typer.Option(help="Replay this trace: a shipped name, or a CSV file.", metavar="NAME|CSV")
     ] = None,
@@ -33,48 +54,222 @@ def run(
         float | None, typer.Option(help="Stop after so many minutes; else when all input is through.")
     ] = None,
     replicas: Annotated[str | None, typer.Option(help="Replicas to begin with, such as 'split=2,count=3'.")] = None,
-    master: Annotated[str, typer.Option(help="Where to run, such as 'local-cluster[2,2,1024]'.")] = "local[*]",
+    master: Annotated[
+        str | None,
+        typer.Option(
+            help="Where to run, such as 'local-cluster[2,2,1024]'. Files: local[*]. Applications: here, with a slot "
+            "for every replica of their pools."
+        ),
+    ] = None,
+    executors: Annotated[
+        str | None, typer.Option(help="Scale executors of a cluster within these bounds, such as 1:4.", metavar="N:M")
+    ] = None,
     path: Annotated[
         Path | None,
         typer.Option(help="Where to keep checkpoints, to go on from later; else nothing is kept.", metavar="DIR"),
     ] = None,
     payload: Annotated[str | None, typer.Option(help="What events of the trace carry, such as 'words'.")] = None,
     seed: Annotated[int | None, typer.Option(help="Generate other events of the same kind.")] = None,
+    store: Annotated[
+        str | None,
+        typer.Option(help="Record the run there; 'none' records nothing. See foretide runs.", metavar="FILE|none"),
+    ] = None,
+    html_out: Annotated[
+        Path | None, typer.Option("--html", help="Write a report with plots.", metavar="OUT.html")
+    ] = None,
     json_out: Annotated[
         Path | None, typer.Option("--json", help="Write the report to this file.", metavar="OUT")
     ] = None,
 ) -> None:
-    """Run a topology on Spark, show how it does, and report when it is over.
+    """Run a topology on Spark, steer it ahead of its load, show how it does, and report when it is over.
 
-    Options of a trace hold for all sources of that kind, others are left alone. Ctrl-C lets what is inside come
-    through and then stops; a second one stops at once.
+    An application is steered by the policy 'foretide' unless --policy names another; a topology of your own if you
+    name a policy, --td, --forecaster, --config or --advisory. Options of a trace hold for all sources of that kind.
+    Ctrl-C lets what is inside come through and then stops; a second one stops at once.
 
-    [bold]Example:[/] foretide run examples/wordcount.py --speed 20 --minutes 1 --replicas 'split=2,count=3'
+    [bold]Example:[/] foretide run twitter-classification --html out/report.html
+
+    [bold]Compare:[/] foretide run twitter-classification --compare static-min,static-peak,threshold,pasps,foretide
+    --json out/compare.json
+
+    [bold]Your own:[/] foretide run examples/wordcount.py --policy pasps --forecaster lr --td 5 --minutes 1
     """
-    from rich.console import Console
-
-    from foretide.commands.run_view import ProgressView, report_view
+    from foretide.commands.run_control import Asked
     from foretide.spark.overrides import TraceOverrides, parse_replicas, with_replicas, with_trace_options
-    from foretide.spark.session_run import RunOptions, run_topology
-    from foretide.topology.loader import load_topology
 
+    for out, option in ((html_out, "--html"), (json_out, "--json")):
+        check_writable(out, option)
     asked = parse_replicas(replicas)
     overrides = TraceOverrides(trace, speed, rate_scale, payload, seed)
-    topology = with_trace_options(with_replicas(load_topology(file), asked), overrides)
-    options = RunOptions(_seconds(minutes), asked)
-    console = Console()
+
+    def load(*more: str) -> Topology:
+        """Return the topology, with further options of the application."""
+        found = load_topology_argument(file, [*(settings or ()), *more])
+        return with_trace_options(with_replicas(found, asked), overrides)
+
+    control = Asked(
+        policy=policy, forecaster=forecaster, td_s=td, advisory=advisory, config=config, executors=executors
+    )
+    session = Session(file, load(), master, path, store, _seconds(minutes), asked)
+    if compare is not None:
+        from foretide.commands.run_compare import run_comparison
+
+        run_comparison(compare, session, control, load, json_out)
+        return
+    _run_one(session, control, html_out, json_out)
+
+
+@dataclass(frozen=True)
+class Session:
+    """Where and for how long to run, and what to keep.
+
+    Parameters
+    ----------
+    named : Path
+        The application or file, as the command line names it.
+    topology : Topology
+        What to run.
+    asked_master, path, asked_store
+        As on the command line.
+    seconds : float, optional
+        How long.
+    replicas : mapping of str to int
+        Replicas to begin with.
+    """
+
+    named: Path
+    topology: Topology
+    asked_master: str | None
+    path: Path | None
+    asked_store: str | None
+    seconds: float | None
+    replicas: Mapping[str, int]
+
+    @property
+    def application(self) -> bool:
+        """Whether an application runs, not a file."""
+        from foretide.commands.run_control import is_application
+
+        return is_application(self.named)
+
+    @property
+    def master(self) -> str:
+        """Where to run."""
+        from foretide.commands.run_control import default_master
+
+        if self.asked_master is not None:
+            return self.asked_master
+        return default_master(self.topology) if self.application else "local[*]"
+
+    def directory(self, stack: ExitStack) -> Path:
+        """Return where checkpoints are kept; a temporary one lives as long as `stack`."""
+        return _directory(self.path, self.master, stack)
+
+    def store(self) -> RunStore | None:
+        """Return where runs are recorded."""
+        from foretide.store import RunStore, default_store_path
+
+        if self.asked_store == "none":
+            return None
+        return RunStore(default_store_path() if self.asked_store is None else Path(self.asked_store))
+
+    @contextmanager
+    def spark(self) -> Iterator[Any]:
+        """Start Spark, with what the topology needs."""
+        from foretide.spark.shipping import ship_modules
+
+        preload = sorted({operator.function.__module__ for operator in self.topology.operators if operator.function})
+        with _session(self.master, self.topology.name, preload if self.application else ()) as spark:
+            ship_modules(spark, self.named, self.topology)
+            yield spark
+
+    def options(self, replicas: Mapping[str, int] | None = None, *, steered: bool = False) -> RunOptions:
+        """Return how to run."""
+        from foretide.spark.session_run import RunOptions
+        from foretide.spark.settings import EngineSettings
+
+        engine = EngineSettings(trigger_s=TRIGGER_S if steered else 0.0)
+        return RunOptions(self.seconds, {**(replicas or {}), **self.replicas}, engine)
+
+
+#: Seconds between the starts of two batches of a steered run: fixed costs stay small, and a plan is in force soon.
+TRIGGER_S = 1.0
+
+
+def _run_one(session: Session, control: Asked, html_out: Path | None, json_out: Path | None) -> None:
+    from rich.console import Console
+
+    from foretide.commands.run_control import chosen_policy, prepare
+    from foretide.commands.run_view import ProgressView, report_view, steered_view
+    from foretide.spark.session_run import run_topology
+    from foretide.spark.steered_run import run_steered
+
+    policy = chosen_policy(control, session.application)
+    prepared = None if policy is None else prepare(session.topology, control, session.named)
+    if html_out is not None and policy is None:
+        _refuse_html()
+    console, trace = Console(), trace_name(session.topology)
     with ExitStack() as stack:
-        directory = _directory(path, master, stack)
-        view = stack.enter_context(ProgressView(console, topology.name))
-        spark = stack.enter_context(_session(master, topology.name))
-        _ship(spark, file, topology)
-        view.say("waiting for the first batch")
-        # After Spark has put a handler of its own in place, which would cancel the running batch.
-        switch = stack.enter_context(StopSwitch.installed(view))
-        report = run_topology(topology, spark, directory, options, switch)
+        directory = session.directory(stack)
+        view = stack.enter_context(ProgressView(console, session.topology.name))
+        if policy is None or prepared is None:
+            spark = stack.enter_context(session.spark())
+            view.say("waiting for the first batch")
+            # After Spark has put a handler of its own in place, which would cancel the running batch.
+            switch = stack.enter_context(StopSwitch.installed(view))
+            report = run_topology(session.topology, spark, directory, session.options(), switch)
+            steered = None
+        else:
+            store = session.store()
+            options, replicas = prepared.options(policy, store, trace)
+            stack.callback(lambda: store is not None and store.close())
+            spark = stack.enter_context(session.spark())
+            view.say("waiting for the first batch")
+            switch = stack.enter_context(StopSwitch.installed(view))
+            how = session.options(replicas, steered=True)
+            steered = run_steered(session.topology, spark, directory, how, options, switch)
+            report = steered.report
+            finish_record(options.recorder, steered, trace)
     console.print(report_view(report))
+    if steered is not None:
+        console.print(steered_view(steered))
+        if html_out is not None:
+            _write_html(html_out, steered, trace)
     if json_out is not None:
-        write_file(json_out, json.dumps(report.to_dict(), indent=2, ensure_ascii=False) + "\n", "--json")
+        body = report.to_dict() if steered is None else steered.to_dict(trace)
+        write_file(json_out, json.dumps(body, indent=2, ensure_ascii=False) + "\n", "--json")
+
+
+def finish_record(recorder: Any, steered: SteeredRun, trace: str) -> None:
+    """Record how a run went."""
+    if recorder is not None:
+        status = "interrupted" if steered.report.ending == "interrupted" else "finished"
+        recorder.finish(steered.row(trace), status=status)
+
+
+def trace_name(topology: Topology) -> str:
+    """Return the trace that a topology replays; empty where it replays none."""
+    names = [
+        str(source.connector.options.get("trace", ""))
+        for source in topology.sources
+        if source.connector.kind == "trace"
+    ]
+    return ", ".join(Path(name).stem if name.endswith(".csv") else name for name in names)
+
+
+def _write_html(path: Path, steered: SteeredRun, trace: str) -> None:
+    from foretide.report import to_html
+    from foretide.report.steered import steered_record
+
+    write_file(path, to_html(steered_record(steered, trace)), "--html")
+
+
+def _refuse_html() -> None:
+    from foretide.errors import ConfigError
+
+    raise ConfigError(
+        "--html", expected="a run that is steered, which has something to plot", got="none", remedy="add --policy"
+    )
 
 
 class StopSwitch:
@@ -135,19 +330,13 @@ def _directory(path: Path | None, master: str, stack: ExitStack) -> Path:
 
 
 @contextmanager
-def _session(master: str, name: str) -> Iterator[Any]:
+def _session(master: str, name: str, preload: Any = ()) -> Iterator[Any]:
     from foretide.spark import create_session
     from foretide.spark.logs import quiet_start
 
     with quiet_start():
-        spark = create_session(master, name)
+        spark = create_session(master, name, preload=preload)
     try:
         yield spark
     finally:
         spark.stop()
-
-
-def _ship(spark: Any, file: Path, topology: Any) -> None:
-    from foretide.spark.shipping import ship_modules
-
-    ship_modules(spark, file, topology)

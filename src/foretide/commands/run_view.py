@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from rich import box
 from rich.console import Console, Group, RenderableType
@@ -16,9 +16,10 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from foretide.spark.session_run import Progress, RunReport
+from foretide.spark.session_run import Outlook, Progress, RunReport
+from foretide.spark.steered_run import SteeredRun
 
-__all__ = ["ProgressView", "report_view"]
+__all__ = ["ProgressView", "comparison_view", "report_view", "steered_view"]
 
 _PLAIN_EVERY_S = 5.0
 
@@ -51,6 +52,10 @@ class ProgressView:
     ) -> None:
         if self._live is not None:
             self._live.stop()
+
+    def retitle(self, title: str) -> None:
+        """Go on with another run."""
+        self._title, self._shown_s = title, -math.inf
 
     def say(self, words: str) -> None:
         """Show what is going on while there is nothing to measure."""
@@ -101,8 +106,17 @@ def _line(progress: Progress) -> str:
     return (
         f"{_clock(progress.elapsed_s)}  in {progress.input_rate:,.0f}/s  backlog {progress.backlog:,}"
         f"  batches {progress.batches}  p50 {_seconds(progress.p50_s)}  p95 {_seconds(progress.p95_s)}"
-        f"  {_replicas(progress.replicas)}"
+        f"  {_replicas(progress.replicas)}{_outlook_line(progress.outlook)}"
     )
+
+
+def _outlook_line(outlook: Outlook | None) -> str:
+    if outlook is None:
+        return ""
+    expected = "" if math.isnan(outlook.expected_rate) else f"  expected {outlook.expected_rate:,.0f}/s"
+    decision = f"  {outlook.policy}: {outlook.decision}" if outlook.decision else ""
+    executors = f"  executors {outlook.executors}" if outlook.executors else ""
+    return expected + executors + decision
 
 
 def _panel(progress: Progress, title: str, note: str) -> Panel:
@@ -123,8 +137,11 @@ def _panel(progress: Progress, title: str, note: str) -> Panel:
         Text.assemble((f"{operator} ", "dim"), ("■" * count, "cyan"), (f" {count}", "bold"))
         for operator, count in progress.replicas.items()
     )
+    parts: list[RenderableType] = [table, Text(), slots]
+    if progress.outlook is not None:
+        parts += [Text(), _outlook(progress.outlook)]
     return Panel(
-        Group(table, Text(), slots),
+        Group(*parts),
         title=Text.assemble(" ", (title, "bold cyan"), f"  {_clock(progress.elapsed_s)} "),
         title_align="left",
         subtitle=Text(f" {note} ", style="dim"),
@@ -133,6 +150,56 @@ def _panel(progress: Progress, title: str, note: str) -> Panel:
         border_style="cyan",
         padding=(1, 2),
     )
+
+
+def _outlook(outlook: Outlook) -> Text:
+    rate = "–" if math.isnan(outlook.expected_rate) else f"{outlook.expected_rate:,.0f} events/s"
+    parts = [("expected ", "dim"), (rate, "bold"), ("   last decision ", "dim"), (outlook.decision or "–", "bold")]
+    if outlook.executors:
+        parts += [("   executors ", "dim"), (outlook.executors, "bold")]
+    return Text.assemble(*parts, (f"   {outlook.policy}", "dim"))
+
+
+def steered_view(run: SteeredRun) -> RenderableType:
+    """Return how control did, for a terminal: the metrics of SPEC P8, and what went wrong."""
+    parts: list[RenderableType] = [Text(), comparison_view([run.row("")])]
+    for event in [event for event in run.events if event.severity != "info"][-5:]:
+        parts.append(Text(f"{event.kind}: {event.message}", style="yellow"))
+    return Group(*parts)
+
+
+_USED = (
+    ("saved", "saved", ".1%"),
+    ("slot_seconds", "slot·s", ",.0f"),
+    ("latency_mean_ms", "mean ms", ",.0f"),
+    ("latency_p95_ms", "p95 ms", ",.0f"),
+    ("latency_p99_ms", "p99 ms", ",.0f"),
+    ("lost", "lost", ",d"),
+    ("duplicated", "twice", ",d"),
+)
+_FORESEEN = (
+    ("processed", "processed", ".1%"),
+    ("degradation", "degradation", ".3f"),
+    ("error_input", "error of input", ".3f"),
+    ("error_replica", "of replicas", ".3f"),
+    ("changes", "changes", ",d"),
+)
+
+
+def comparison_view(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
+    """Return the metrics of runs as two tables that fit 80 columns, a line for each policy."""
+    return Group(_metrics(rows, _USED), Text(), _metrics(rows, _FORESEEN))
+
+
+def _metrics(rows: Sequence[Mapping[str, Any]], columns: Sequence[tuple[str, str, str]]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, collapse_padding=True, header_style="bold")
+    table.add_column("policy", style="bold cyan", no_wrap=True, min_width=12)
+    for _, title, _ in columns:
+        table.add_column(title, justify="right", no_wrap=True)
+    for row in rows:
+        cells = [(row.get(name), shape) for name, _, shape in columns]
+        table.add_row(str(row["policy"]), *("–" if value is None else format(value, shape) for value, shape in cells))
+    return table
 
 
 def _summary(report: RunReport) -> Text:

@@ -13,10 +13,10 @@ from foretide.records import Floats
 if TYPE_CHECKING:
     from foretide.forecast.backtest import Backtest
 
-__all__ = ["to_html", "write_png"]
+__all__ = ["COLOURS", "to_html", "write_png"]
 
 # Colours that stay apart for those who see few (Okabe and Ito); what came is black.
-_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#999999")
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#999999")
 _PNG_INCHES = (12.0, 5.0)
 
 
@@ -67,7 +67,7 @@ def _lines(found: Backtest) -> list[tuple[str, str, str, Floats]]:
     """Return title, colour, style and values of each line."""
     lines = [("what came", "#000000", "solid", found.actual)]
     for number, (name, run) in enumerate(found.models.items()):
-        colour = _COLOURS[number % len(_COLOURS)]
+        colour = COLOURS[number % len(COLOURS)]
         lines.append((f"{name} ({run.scores['mape']:.1%})", colour, "solid", run.mean.mean(axis=1)))
         lines.append((f"{name} .9 quantile", colour, "dot", run.upper))
     return lines

@@ -22,6 +22,7 @@ from foretide.spark.admission import Admission, Reading
 from foretide.spark.arrow import arrow_schema, spark_schema
 from foretide.spark.errors import OperatorError
 from foretide.spark.feeds import FirstRound, open_feed
+from foretide.spark.host_features import FeatureOrder
 from foretide.spark.operators import DEAD_LETTERS, OperatorSpec
 from foretide.spark.program import ENVELOPE, RESULT, BatchOrder, Program, StageTask, unpack
 from foretide.spark.routing import Router
@@ -35,7 +36,7 @@ from foretide.topology import Operator
 from foretide.transport import ArrowLog, ArrowLogSettings, LogFullError
 from foretide.transport.contract import BatchWriter, SegmentInfo
 
-__all__ = ["StageRunner"]
+__all__ = ["StageRunner", "output_schemas"]
 
 _LOG = logging.getLogger(__name__)
 _POLL_S = 0.05
@@ -95,6 +96,11 @@ class StageRunner:
         self._paused = False
         self._last_batch: int | None = None
         self.failure: Exception | None = None
+
+    @property
+    def program(self) -> tuple[str, bytes]:
+        """What its tasks run, with the key that workers keep it under."""
+        return self._key, self._program
 
     def start(self) -> None:
         """Start the streaming query."""
@@ -204,10 +210,12 @@ class StageRunner:
 
     def _make_program(self) -> Program:
         specs = {
-            operator.id: OperatorSpec(operator, _schemas(operator), self.settings.retries)
+            operator.id: OperatorSpec(operator, output_schemas(operator), self.settings.retries)
             for operator in self.stage.operators
         }
-        return Program(_without_connectors(self.stage), specs, self.settings.statistics)
+        every_s = self.settings.features_every_s
+        features = FeatureOrder(self._workspace.run_id(), every_s) if every_s else None
+        return Program(_without_connectors(self.stage), specs, self.settings.statistics, features)
 
     def _committed(self, batch_id: int) -> bool:
         """Tell whether an earlier attempt has brought the batch to all of its ends."""
@@ -344,7 +352,8 @@ class StageRunner:
         aside.replace(path)
 
 
-def _schemas(operator: Operator) -> dict[str, pa.Schema]:
+def output_schemas(operator: Operator) -> dict[str, pa.Schema]:
+    """Return the columns that an operator declares for its outputs."""
     schemas: dict[str, pa.Schema] = {}
     for output, ddl in operator.schema.items():
         try:

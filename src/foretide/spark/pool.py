@@ -1,8 +1,8 @@
 """The replica pool (SPEC P2): Python workers that are there before a replica needs them.
 
 An inactive replica costs nothing but an idle worker process. Workers are forked from a daemon that has everything
-imported (`foretide.spark.daemon`); they are started before the first batch and kept from idling away, since Spark
-ends a worker that had nothing to do for a minute.
+imported (`foretide.spark.daemon`); they are started before the first batch, with the operators and their tables loaded,
+and kept from idling away, since Spark ends a worker that had nothing to do for a minute.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -30,12 +31,17 @@ class ReplicaPool:
         Whose executors.
     slots : int
         How many workers; no more than the cluster has cores can run side by side.
+    programs : mapping of str to bytes
+        What workers are to have loaded, by key: see `foretide.spark.program.prepare`.
     every_s : float
         How often idle workers are given something to do; below the minute after which Spark ends them.
     """
 
-    def __init__(self, spark: SparkSession, slots: int, every_s: float = 30.0) -> None:
+    def __init__(
+        self, spark: SparkSession, slots: int, programs: Mapping[str, bytes] | None = None, every_s: float = 30.0
+    ) -> None:
         self._spark, self._every_s = spark, every_s
+        self._touch = _Touch(dict(programs or {}))
         self._slots = max(1, min(slots, spark.sparkContext.defaultParallelism))
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
@@ -47,7 +53,7 @@ class ReplicaPool:
 
     def warm_up(self) -> None:
         """Start the workers: one short task each, side by side."""
-        tasks = self._spark.range(0, self._slots, 1, self._slots).mapInArrow(_touch, "replica long")
+        tasks = self._spark.range(0, self._slots, 1, self._slots).mapInArrow(self._touch, "replica long")
         tasks.toArrow()
 
     def start(self) -> None:
@@ -71,10 +77,17 @@ class ReplicaPool:
                 _LOG.warning("the replica pool could not be kept warm", exc_info=True)
 
 
-def _touch(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Import what tasks need, and stay long enough for the other tasks to need workers of their own."""
-    import foretide.spark.program  # noqa: F401
+@dataclass(frozen=True)
+class _Touch:
+    """Imports and loads what tasks need, and stays long enough for the other tasks to need workers of their own."""
 
-    for batch in batches:
-        time.sleep(_TOUCH_S)
-        yield pa.RecordBatch.from_arrays([batch.column(0)], names=["replica"])
+    programs: Mapping[str, bytes] = field(default_factory=dict)
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from foretide.spark.program import prepare
+
+        for key, program in self.programs.items():
+            prepare(key, program)
+        for batch in batches:
+            time.sleep(_TOUCH_S)
+            yield pa.RecordBatch.from_arrays([batch.column(0)], names=["replica"])

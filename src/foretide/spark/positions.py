@@ -37,6 +37,8 @@ class InputState:
         Rows that have come, and rows that finished batches have read; 0 where only Spark knows.
     exhausted : bool
         Whether all rows that will ever come are done; only a trace, which ends, can be.
+    admitted : int
+        Rows that batches have taken, the one under way included.
     """
 
     name: str
@@ -44,11 +46,17 @@ class InputState:
     arrived: int
     done: int
     exhausted: bool = False
+    admitted: int = 0
 
     @property
     def backlog(self) -> int:
-        """Rows that wait."""
+        """Rows that are not through: those that wait, and those of the batch under way."""
         return max(0, self.arrived - self.done)
+
+    @property
+    def waiting(self) -> int:
+        """Rows that no batch has taken yet."""
+        return max(0, self.arrived - max(self.admitted, self.done))
 
 
 class PositionReader:
@@ -80,31 +88,35 @@ class PositionReader:
         return max(_numbers(self._workspace.checkpoint(stage) / "commits"), default=-1)
 
     def _stage(self, stage: Stage) -> Iterator[InputState]:
-        done = self._committed(stage)
+        done, taken = self._positions(stage)
         for source in stage.sources:
-            yield self._source(source.id, done.get(source.id))
+            yield self._source(source.id, done.get(source.id), taken.get(source.id))
         for plan in stage.inputs:
-            position = done.get(plan.name, {"next": 0})
-            yield InputState(plan.name, False, self._logs[plan.name].end_offset(), position["next"])
+            next_done, next_taken = (int(places.get(plan.name, {"next": 0})["next"]) for places in (done, taken))
+            yield InputState(plan.name, False, self._logs[plan.name].end_offset(), next_done, admitted=next_taken)
 
-    def _source(self, id: str, position: Position | None) -> InputState:
+    def _source(self, id: str, position: Position | None, taken: Position | None) -> InputState:
         trace = self._traces.get(id)
         if position is None or trace is None:
             return InputState(id, True, 0, 0)
         done = int(position["next"])
         arrived = trace.available(position, int(time.time() * 1e6))
-        return InputState(id, True, arrived, done, done >= trace.available(position, _NEVER_US))
+        exhausted = done >= trace.available(position, _NEVER_US)
+        return InputState(id, True, arrived, done, exhausted, admitted=int((taken or position)["next"]))
 
-    def _committed(self, stage: Stage) -> Mapping[str, Position]:
-        """Return the positions after the last batch that Spark knows to be done; before one, where the first begins."""
+    def _positions(self, stage: Stage) -> tuple[Mapping[str, Position], Mapping[str, Position]]:
+        """Return the positions after the last batch that Spark knows to be done, and after the last one it planned.
+
+        Before the first is done, the former is where the first begins.
+        """
         offsets = self._workspace.checkpoint(stage.id) / "offsets"
-        done = self.last_batch(stage.id)
-        if done < 0 and 0 not in _numbers(offsets):
-            return {}
-        positions = self._named(stage, _last_line(offsets / str(max(done, 0))))
-        if done >= 0:
-            return positions
-        return {name: {**position, "next": position.get("first", 0)} for name, position in positions.items()}
+        done, planned = self.last_batch(stage.id), max(_numbers(offsets), default=-1)
+        if planned < 0:
+            return {}, {}
+        taken = self._named(stage, _last_line(offsets / str(planned)))
+        if done < 0:
+            return {name: {**place, "next": place.get("first", 0)} for name, place in taken.items()}, taken
+        return (taken if done == planned else self._named(stage, _last_line(offsets / str(done)))), taken
 
     def _named(self, stage: Stage, offset: Any) -> dict[str, Position]:
         """Return an offset as positions by input; one that Spark reads for a stage has the form of its data source."""

@@ -13,6 +13,7 @@ import pickle
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
@@ -22,13 +23,14 @@ import pyarrow as pa
 from foretide.errors import ConfigError
 from foretide.grouping import Assignment, Grouping, hash_columns
 from foretide.spark.errors import OperatorError
+from foretide.spark.host_features import FeatureOrder, TaskTimes
 from foretide.spark.operators import EVENT_TIME_COLUMN, OperatorRunner, OperatorSpec, dead_letter_batch
 from foretide.spark.stages import EdgePlan, Stage
 from foretide.spark.statistics import EventTimes
 from foretide.topology import DEFAULT_OUTPUT
 from foretide.transport.contract import OpenSegment, SegmentInfo, SegmentWriter
 
-__all__ = ["ENVELOPE", "RESULT", "BatchOrder", "EdgeWriter", "Program", "Slice", "StageTask", "unpack"]
+__all__ = ["ENVELOPE", "RESULT", "BatchOrder", "EdgeWriter", "Program", "Slice", "StageTask", "prepare", "unpack"]
 
 ENVELOPE = pa.schema([("target", pa.int32()), ("edge", pa.int32()), ("payload", pa.binary())])
 """The columns in which rows change tasks."""
@@ -100,6 +102,7 @@ class Program:
     stage: Stage
     operators: Mapping[str, OperatorSpec]
     statistics: bool = True
+    features: FeatureOrder | None = None
 
 
 class StageTask:
@@ -206,6 +209,12 @@ def _machine(key: str, program: bytes) -> _Machine:
     return machine
 
 
+def prepare(key: str, program: bytes) -> None:
+    """Load a program in this worker before it is needed; what is wrong with it is left to the first task to report."""
+    with suppress(Exception):
+        _machine(key, program)
+
+
 class _Work:
     """One task: rows in, operators, rows out."""
 
@@ -218,7 +227,7 @@ class _Work:
         self._sinks = {sink.id for sink in machine.program.stage.sinks}
         self._crossed: dict[int, int] = defaultdict(int)
         self._waited_s: dict[str, float] = defaultdict(float)
-        self._event_times = EventTimes()
+        self._event_times, self._times, self._sent = EventTimes(), TaskTimes(), 0
         self._executed: dict[int, tuple[list[int], list[float]]] = defaultdict(lambda: ([], []))
         self._routes = {number: route.at_barrier(replica) for number, route in order.routes.items()}
         self._first_id = _first_id(order.batch_id, replica)
@@ -252,6 +261,7 @@ class _Work:
 
     def finish(self) -> Iterator[list[_Cell]]:
         """Yield what is for other tasks and for the driver."""
+        self._times.finishing()
         parcels = [
             (target, number, _pack(alike))
             for (number, target), rows in self._parcels.items()
@@ -259,6 +269,7 @@ class _Work:
         ]
         if parcels:
             yield parcels
+        self._sent = len(parcels) + len(self._writers)
         written: dict[int, list[Any]] = defaultdict(list)
         for (number, _), writer in self._writers.items():
             written[number].append(_described(writer.close()))
@@ -360,7 +371,13 @@ class _Work:
             "event_times": self._event_times.to_json(),
             "written": written,
             "dead_letters": _described(dead),
+            "worker": self._worker(),
         }
+
+    def _worker(self) -> dict[str, Any] | None:
+        """Return who runs this task, its times, and features of the host where they are due (SPEC I3)."""
+        program = self._machine.program
+        return self._times.to_json(self._sent, program.features) if program.statistics else None
 
 
 def _described(info: SegmentInfo | Any | None) -> Any:

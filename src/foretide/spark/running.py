@@ -16,6 +16,8 @@ from foretide.latency import LatencyHistogram
 from foretide.spark.checkpoint import check_checkpoint
 from foretide.spark.engine import StageRunner
 from foretide.spark.pool import ReplicaPool
+from foretide.spark.positions import InputState, PositionReader
+from foretide.spark.progress import ProgressLog
 from foretide.spark.routing import check_options
 from foretide.spark.settings import EngineSettings
 from foretide.spark.sinks import BatchSink
@@ -75,14 +77,23 @@ class RunningTopology:
         self.settings = settings or EngineSettings()
         self._runtime = RuntimeStore(self._workspace.runtime)
         slots = sum(operator.replicas.maximum for operator in topology.operators)
-        self._pool = ReplicaPool(spark, slots)
+        self._positions = PositionReader(self.graph, self._workspace)
+        self._spark, self._progress = spark, ProgressLog() if self._foreign_sources() else None
         self._stages = [
             StageRunner(spark, self.graph, stage, self._workspace, self.settings) for stage in self.graph.stages
         ]
+        self._pool = ReplicaPool(spark, slots, dict(runner.program for runner in self._stages))
+
+    @property
+    def workspace(self) -> Workspace:
+        """Where it keeps what must outlive it."""
+        return self._workspace
 
     def start(self) -> None:
         """Start the query of every stage, downstream first, so that readers are registered before rows come."""
         self._runtime.change(paused=False)
+        if self._progress is not None:
+            self._spark.streams.addListener(self._progress)
         if self.settings.warm_pool:
             self._pool.start()
         for runner in reversed(self._stages):
@@ -169,6 +180,8 @@ class RunningTopology:
         finally:
             for runner in self._stages:
                 runner.stop()
+            if self._progress is not None:
+                self._spark.streams.removeListener(self._progress)
 
     def __enter__(self) -> Self:
         return self
@@ -201,6 +214,18 @@ class RunningTopology:
             total.merge(runner.totals)
         return total
 
+    def inputs(self) -> dict[str, InputState]:
+        """Return how far every input has come: sources by their ids, queued edges by their names."""
+        return self._positions.read()
+
+    def progressed(self) -> dict[str, int]:
+        """Return the rows that came to each source that only Spark can count, as its progress tells."""
+        if self._progress is None:
+            return {}
+        names = {source: f"{self.topology.name}/{stage}" for source, stage in self._foreign_sources().items()}
+        totals = {source: self._progress.named(name) for source, name in names.items()}
+        return {source: 0 if found is None else found.arrived for source, found in totals.items()}
+
     def sink(self, id: str) -> BatchSink:
         """Return a sink."""
         return next(runner.sinks[id] for runner in self._stages if id in runner.sinks)
@@ -209,6 +234,15 @@ class RunningTopology:
     def dead_letters(self) -> ArrowLog:
         """The log of events that operators gave up on."""
         return ArrowLog(self._workspace.dead_letters, edge="dead letters")
+
+    def _foreign_sources(self) -> dict[str, str]:
+        """Return the sources that Spark reads, each with its stage."""
+        return {
+            source.id: stage.id
+            for stage in self.graph.stages
+            for source in stage.sources
+            if source.connector.kind != "trace"
+        }
 
     def _idle(self) -> bool:
         return all(runner.left() == 0 for runner in self._stages) and self._settled()

@@ -6,7 +6,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias
 
@@ -20,7 +20,7 @@ from foretide.spark.statistics import OperatorStatistics
 from foretide.spark.workspace import Workspace
 from foretide.topology import Topology
 
-__all__ = ["Observer", "OperatorReport", "Progress", "RunOptions", "RunReport", "run_topology"]
+__all__ = ["Beside", "Observer", "OperatorReport", "Outlook", "Progress", "RunOptions", "RunReport", "run_topology"]
 
 #: Why a run ended.
 Ending: TypeAlias = Literal["all input is through", "time is up", "interrupted"]
@@ -70,6 +70,8 @@ class Progress:
         By operator.
     p50_s, p95_s : float
         End-to-end latency over the last seconds; NaN while nothing arrived.
+    outlook : Outlook, optional
+        What control expects and has decided, where the run is steered.
     """
 
     elapsed_s: float
@@ -80,6 +82,45 @@ class Progress:
     replicas: Mapping[str, int]
     p50_s: float
     p95_s: float
+    outlook: Outlook | None = None
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """What control expects, and what it has decided.
+
+    Parameters
+    ----------
+    policy : str
+        Who decides.
+    expected_rate : float
+        Events per second forecast for the next interval; NaN where there is no forecast.
+    decision : str
+        The last change, in words; empty before the first.
+    executors : str
+        Executors planned, requested and observed, in words; empty where they are not scaled.
+    """
+
+    policy: str
+    expected_rate: float
+    decision: str
+    executors: str = ""
+
+
+class Beside(Protocol):
+    """What goes on beside a run, such as its control."""
+
+    def begin(self, running: RunningTopology) -> None:
+        """Start, now that the queries run."""
+        ...
+
+    def outlook(self) -> Outlook | None:
+        """Tell what is expected and decided."""
+        ...
+
+    def end(self, running: RunningTopology) -> None:
+        """Stop, before the queries do; called in any case."""
+        ...
 
 
 class Observer(Protocol):
@@ -167,9 +208,25 @@ class RunReport:
 
 
 def run_topology(
-    topology: Topology, spark: SparkSession, path: str | Path, options: RunOptions, observer: Observer
+    topology: Topology,
+    spark: SparkSession,
+    path: str | Path,
+    options: RunOptions,
+    observer: Observer,
+    beside: Beside | None = None,
 ) -> RunReport:
     """Run a topology until its input is through, its time is up or its observer wants it to stop; then drain it.
+
+    Parameters
+    ----------
+    topology, spark, path
+        What to run, where, and in which directory.
+    options : RunOptions
+        How.
+    observer : Observer
+        Who watches.
+    beside : Beside, optional
+        What goes on beside it, from the start of the queries until they are drained.
 
     Raises
     ------
@@ -185,20 +242,27 @@ def run_topology(
     try:
         running.start()
         watch.begin()
-        ending = _follow(running, watch, options, observer)
+        if beside is not None:
+            beside.begin(running)
+        ending = _follow(running, watch, options, observer, beside)
         observer.draining()
         drained = running.drain()
     finally:
+        if beside is not None:
+            beside.end(running)
         running.stop(drain=False)
     return watch.report(str(spark.sparkContext.master), ending, drained)
 
 
-def _follow(running: RunningTopology, watch: _Watch, options: RunOptions, observer: Observer) -> Ending:
+def _follow(
+    running: RunningTopology, watch: _Watch, options: RunOptions, observer: Observer, beside: Beside | None
+) -> Ending:
     deadline_s = math.inf if options.seconds is None else time.monotonic() + options.seconds
     while True:
         running.check()
         inputs = watch.inputs()
-        observer.show(watch.progress(inputs))
+        progress = watch.progress(inputs)
+        observer.show(progress if beside is None else replace(progress, outlook=beside.outlook()))
         if observer.stopping():
             return "interrupted"
         if _through(inputs):

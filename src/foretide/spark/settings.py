@@ -30,6 +30,11 @@ class EngineSettings(Settings):
         description="Times that a batch is run before its stage fails; a lost executor costs one.",
     )
     statistics: bool = Field(default=True, description="Measure latency and waiting time inside tasks.")
+    features_every_s: float = Field(
+        default=5.0,
+        ge=0,
+        description="Seconds between two readings of each worker's and machine's features; 0: none are read.",
+    )
     kept_batches: int = Field(
         default=1_000, ge=1, description="Batches of a stage whose statistics are kept one by one; totals cover all."
     )

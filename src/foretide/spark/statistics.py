@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from foretide.latency import LatencyHistogram
+from foretide.spark.workers import WorkerStatistics, worker_statistics
 
 __all__ = ["BatchStatistics", "EventTimes", "OperatorStatistics", "StageTotals"]
 
@@ -130,6 +131,8 @@ class BatchStatistics:
         From the instant an event was due to the commit of what became of it.
     replicas : mapping of str to int
         Replicas of each operator of the stage, under the plan that the batch ran with.
+    workers : mapping of str to WorkerStatistics
+        What each executor did.
     """
 
     stage: str
@@ -143,10 +146,13 @@ class BatchStatistics:
     edges: dict[int, int] = field(default_factory=lambda: defaultdict(int))
     latency: LatencyHistogram = field(default_factory=LatencyHistogram)
     replicas: Mapping[str, int] = field(default_factory=dict)
+    workers: dict[str, WorkerStatistics] = field(default_factory=dict)
 
     def take(self, results: Iterable[Mapping[str, Any]], committed_at_s: float) -> None:
         """Add up what tasks handed back."""
         self.duration_s = committed_at_s - self.started_at_s
+        results = tuple(results)
+        self.workers = worker_statistics(results)
         for result in results:
             for operator, (rows_in, rows_out, busy_s, waited_s, failed) in result["operators"].items():
                 totals = self.operators.setdefault((operator, result["replica"]), OperatorStatistics())

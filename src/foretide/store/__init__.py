@@ -1,5 +1,35 @@
-"""What outlives a process: the run-time configuration that a running topology watches."""
+"""What outlives a process: the store of runs, and the run-time configuration that a running topology watches."""
 
+from foretide.store.arrivals import Arrivals
+from foretide.store.decisions import StoredDecision, StoredFailure
+from foretide.store.errors import DatabaseError, StoreError, StoreVersionError, UnknownRunError
+from foretide.store.reading import RecordedRun, Resumed
+from foretide.store.recorder import RunRecorder
+from foretide.store.retention import Tidied
+from foretide.store.runs import RunStore
 from foretide.store.runtime import RuntimeConfig, RuntimeStore
+from foretide.store.samples import FeatureSample, LatencySample, RunInfo, RunSpec
+from foretide.store.settings import StoreSettings, default_store_path
 
-__all__ = ["RuntimeConfig", "RuntimeStore"]
+__all__ = [
+    "Arrivals",
+    "DatabaseError",
+    "FeatureSample",
+    "LatencySample",
+    "RecordedRun",
+    "Resumed",
+    "RunInfo",
+    "RunRecorder",
+    "RunSpec",
+    "RunStore",
+    "RuntimeConfig",
+    "RuntimeStore",
+    "StoreError",
+    "StoreSettings",
+    "StoreVersionError",
+    "StoredDecision",
+    "StoredFailure",
+    "Tidied",
+    "UnknownRunError",
+    "default_store_path",
+]

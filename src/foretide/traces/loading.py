@@ -41,8 +41,8 @@ class TraceError(ForetideError, ValueError):
 def known_traces() -> tuple[str, ...]:
     """Return the names of the traces that are shipped.
 
-    >>> known_traces()
-    ('pasps_dns', 'pasps_logs', 'pasps_twitter_gaussian', 'pasps_twitter_raw', 'pasps_twitter_smoothed')
+    >>> known_traces()[:4]
+    ('dabs_erratic', 'dabs_progressive', 'pasps_dns', 'pasps_logs')
     """
     return tuple(sorted(path.stem for path in _shipped().glob("*.csv")))
 
@@ -82,8 +82,11 @@ def _shipped() -> Path:
 
 
 def _read(path: Path, name: str) -> RateTrace:
-    with path.open(newline="", encoding="utf-8-sig") as file:
-        rows = list(_rows(csv.reader(file), str(path)))
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            rows = list(_rows(csv.reader(file), str(path)))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise TraceError(str(path), None, "a CSV file that can be read", str(error)) from error
     if len(rows) < 2:
         got = "none" if not rows else "one"
         raise TraceError(str(path), None, "at least two rows, to tell the width of a bin", got)

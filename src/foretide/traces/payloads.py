@@ -6,9 +6,9 @@ row. Recorded rates come without their events, so these stand in for them.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from foretide.errors import ConfigError
 from foretide.traces.hashing import draw, pick
+from foretide.traces.parts import choose, join, numbered, zipf
 from foretide.traces.vocabulary import DOMAINS, WORDS
 
 __all__ = ["Payload", "known_payloads", "payload"]
@@ -24,7 +25,6 @@ __all__ = ["Payload", "known_payloads", "payload"]
 Ids = NDArray[np.int64]
 
 _USERS = 50_000
-_TABLE_BITS = 16
 
 
 @dataclass(frozen=True)
@@ -52,15 +52,30 @@ class Payload:
 
 
 def payload(name: str) -> Payload:
-    """Return a payload by its name.
+    """Return a payload by its name, or one of the user's by ``module:name``.
+
+    Whoever generates events looks the payload up anew, so the module must be there for Spark's driver and workers.
 
     >>> batch = payload("words")(np.arange(2), seed=1)
     >>> batch.schema.names, batch.num_rows
     (['id', 'key', 'text'], 2)
     """
+    if ":" in name:
+        return _imported(name)
     if name not in _PAYLOADS:
         raise ConfigError("payload", expected=f"one of {', '.join(known_payloads())}", got=name)
     return _PAYLOADS[name]
+
+
+def _imported(name: str) -> Payload:
+    module, _, attribute = name.partition(":")
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ConfigError("payload", expected="module:name of a Payload", got=f"{name!r}: {error}") from error
+    if not isinstance(found, Payload):
+        raise ConfigError("payload", expected=f"a Payload called {name!r}", got=type(found).__name__)
+    return found
 
 
 def known_payloads() -> tuple[str, ...]:
@@ -77,29 +92,29 @@ def _nothing(ids: Ids, seed: int) -> list[pa.Array]:
 
 
 def _words(ids: Ids, seed: int) -> list[pa.Array]:
-    key = _dictionary(WORDS).take(pa.array(_zipf(draw(ids, seed, 0), len(WORDS))))
+    key = choose(WORDS, zipf(draw(ids, seed, 0), len(WORDS)))
     return [key, _sentences(ids, seed, fewest=3, most=6)]
 
 
 def _tweets(ids: Ids, seed: int) -> list[pa.Array]:
-    users = _numbered("user", pick(draw(ids, seed, 0), _USERS))
+    users = numbered("user", pick(draw(ids, seed, 0), _USERS))
     return [users, _sentences(ids, seed, fewest=8, most=14)]
 
 
 def _dns(ids: Ids, seed: int) -> list[pa.Array]:
-    names = _choose(DOMAINS, _zipf(draw(ids, seed, 1), len(DOMAINS)))
-    kinds = _choose(("A", "A", "AAAA", "MX", "TXT", "PTR"), pick(draw(ids, seed, 2), 6))
+    names = choose(DOMAINS, zipf(draw(ids, seed, 1), len(DOMAINS)))
+    kinds = choose(("A", "A", "AAAA", "MX", "TXT", "PTR"), pick(draw(ids, seed, 2), 6))
     # One answer in sixteen reports a name that does not exist.
-    codes = _choose(("NOERROR",) * 15 + ("NXDOMAIN",), pick(draw(ids, seed, 3), 16))
-    return [_join(_addresses(ids, seed), names, kinds, codes)]
+    codes = choose(("NOERROR",) * 15 + ("NXDOMAIN",), pick(draw(ids, seed, 3), 16))
+    return [join(_addresses(ids, seed), names, kinds, codes)]
 
 
 def _logs(ids: Ids, seed: int) -> list[pa.Array]:
-    methods = _choose(("GET", "GET", "GET", "POST"), pick(draw(ids, seed, 1), 4))
-    paths = _join(_choose(WORDS, _zipf(draw(ids, seed, 2), len(WORDS))), separator="", prefix="/")
-    codes = _choose(("200",) * 12 + ("304", "404", "404", "500"), pick(draw(ids, seed, 3), 16))
+    methods = choose(("GET", "GET", "GET", "POST"), pick(draw(ids, seed, 1), 4))
+    paths = join(choose(WORDS, zipf(draw(ids, seed, 2), len(WORDS))), separator="", prefix="/")
+    codes = choose(("200",) * 12 + ("304", "404", "404", "500"), pick(draw(ids, seed, 3), 16))
     sizes = pa.array(pick(draw(ids, seed, 4), 65_536)).cast(pa.string())
-    return [_join(_addresses(ids, seed), methods, paths, codes, sizes)]
+    return [join(_addresses(ids, seed), methods, paths, codes, sizes)]
 
 
 def _sentences(ids: Ids, seed: int, *, fewest: int, most: int) -> pa.Array:
@@ -107,46 +122,15 @@ def _sentences(ids: Ids, seed: int, *, fewest: int, most: int) -> pa.Array:
     offsets = np.concatenate(([0], np.cumsum(counts)))
     # Lane 2 is the event's first word, lane 3 its second, and so on.
     lanes = 2 + np.arange(offsets[-1]) - np.repeat(offsets[:-1], counts)
-    places = _zipf(draw(np.repeat(ids, counts), seed, lanes), len(WORDS))
-    lists = pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), _choose(WORDS, places))
+    places = zipf(draw(np.repeat(ids, counts), seed, lanes), len(WORDS))
+    lists = pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), choose(WORDS, places))
     return pc.binary_join(lists, " ")
 
 
 def _addresses(ids: Ids, seed: int) -> pa.Array:
     bits = draw(ids, seed, 0)
     parts = [pick(bits << np.uint64(8 * part), 256) for part in range(2)]
-    return _join(*(pa.array(part).cast(pa.string()) for part in parts), separator=".", prefix="10.0.")
-
-
-def _zipf(bits: NDArray[np.uint64], choices: int) -> NDArray[np.int32]:
-    return _zipf_table(choices)[(bits >> np.uint64(64 - _TABLE_BITS)).astype(np.int64)]
-
-
-@cache
-def _zipf_table(choices: int) -> NDArray[np.int32]:
-    """Return a table that maps evenly distributed numbers to ranks with Zipf's law of exponent 1."""
-    weights = 1.0 / np.arange(1, choices + 1)
-    bounds = np.cumsum(weights) / weights.sum()
-    points = (np.arange(1 << _TABLE_BITS) + 0.5) / (1 << _TABLE_BITS)
-    return np.searchsorted(bounds, points).astype(np.int32)
-
-
-@cache
-def _dictionary(values: tuple[str, ...]) -> pa.Array:
-    return pa.array(values, pa.string())
-
-
-def _choose(values: tuple[str, ...], places: NDArray[np.integer]) -> pa.Array:
-    return _dictionary(values).take(pa.array(places))
-
-
-def _numbered(prefix: str, numbers: Ids) -> pa.Array:
-    return _join(pa.array(numbers).cast(pa.string()), separator="", prefix=prefix)
-
-
-def _join(*columns: pa.Array, separator: str = " ", prefix: str = "") -> pa.Array:
-    joined = pc.binary_join_element_wise(*columns, separator) if len(columns) > 1 else columns[0]
-    return pc.binary_join_element_wise(prefix, joined, "") if prefix else joined
+    return join(*(pa.array(part).cast(pa.string()) for part in parts), separator=".", prefix="10.0.")
 
 
 def _schema(names: Sequence[str]) -> pa.Schema:

@@ -1,4 +1,4 @@
-"""A stage run in this process: the rounds of a batch, and the exchanges between them, without Spark."""
+"""What stands in for Spark: a stage run in this process, round by round, and a running topology moved by hand."""
 
 from __future__ import annotations
 
@@ -13,10 +13,14 @@ import pyarrow as pa
 import pytest
 from pyspark import cloudpickle
 
+from foretide.errors import ConfigError
+from foretide.latency import LatencyHistogram
 from foretide.spark.operators import OperatorSpec
+from foretide.spark.positions import InputState
 from foretide.spark.program import RESULT, BatchOrder, Program, StageTask, unpack
 from foretide.spark.routing import Router
-from foretide.spark.stages import Stage, compile_stages
+from foretide.spark.stages import Stage, StageGraph, compile_stages
+from foretide.spark.statistics import BatchStatistics, OperatorStatistics
 from foretide.store import RuntimeConfig
 from foretide.topology import Topology
 
@@ -133,3 +137,92 @@ class LocalStage:
 def local_stage() -> Callable[..., LocalStage]:
     """Return `LocalStage`, which runs a stage of a topology without Spark."""
     return LocalStage
+
+
+@dataclass
+class FakeRun:
+    """A running topology, its inputs and batches as a test sets them."""
+
+    topology: Topology
+    states: dict[str, InputState] = field(default_factory=dict)
+    done: list[BatchStatistics] = field(default_factory=list)
+    plan: dict[str, int] = field(default_factory=dict)
+    groupings: dict[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict)
+    counted: dict[str, int] = field(default_factory=dict)
+    refuse: Exception | None = None
+    broken: Exception | None = None
+
+    def __post_init__(self) -> None:
+        self.graph: StageGraph = compile_stages(self.topology)
+        initial = zip(self.topology.layout.operators, self.topology.initial_replicas.tolist(), strict=True)
+        self.plan = {**dict(initial), **self.plan}
+
+    def batches(self) -> list[BatchStatistics]:
+        if self.broken is not None:
+            raise self.broken
+        return list(self.done)
+
+    def replicas(self) -> dict[str, int]:
+        return dict(self.plan)
+
+    def progressed(self) -> dict[str, int]:
+        return dict(self.counted)
+
+    def change_replicas(self, replicas: Mapping[str, int]) -> int:
+        if self.refuse is not None:
+            raise self.refuse
+        self.plan.update(replicas)
+        return len(self.plan)
+
+    def change_grouping(self, start: str, end: str, **options: Any) -> int:
+        if (start, end) not in {(edge.start, edge.end) for edge in self.topology.edges}:
+            raise ConfigError(f"edge '{start} -> {end}'", expected="an edge", got="none")
+        self.groupings[start, end] = options
+        return 1
+
+    def inputs(self) -> dict[str, InputState]:
+        if self.broken is not None:
+            raise self.broken
+        return dict(self.states)
+
+    def work(self, arrived: int, execution_s: Mapping[str, float], seconds: float = 1.0) -> None:
+        """Let a stretch of time pass on a line of operators in one stage: events come, and slots do what they can."""
+        [source] = self.topology.layout.sources
+        before = self.states.get(source) or InputState(source, True, 0, 0)
+        slots, each_s = sum(self.plan.values()), sum(execution_s.values())
+        total = before.arrived + arrived
+        rows = min(total - before.done, int(slots * seconds / each_s))
+        done = before.done + rows
+        self.states[source] = InputState(source, True, total, done, admitted=done)
+        if rows:
+            edges = dict.fromkeys(range(len(self.topology.edges)), rows)
+            self.finish(
+                source,
+                {operator: (rows, rows * took) for operator, took in execution_s.items()},
+                edges,
+                latency={0.5: rows},
+            )
+
+    def finish(
+        self, stage: str, rows: Mapping[str, tuple[int, float]], edges: Mapping[int, int] | None = None, **more: Any
+    ) -> None:
+        """Add a batch: for each operator the rows it took and its busy time."""
+        number = sum(1 for batch in self.done if batch.stage == stage)
+        latency = LatencyHistogram()
+        for seconds, count in more.pop("latency", {}).items():
+            latency.add([seconds], [count])
+        batch = BatchStatistics(stage, number, 1, 1, {}, started_at_s=float(number), **more)
+        batch.operators = {
+            (operator, 0): OperatorStatistics(rows_in=taken, rows_out=taken, busy_s=busy_s)
+            for operator, (taken, busy_s) in rows.items()
+        }
+        batch.edges.update(edges or {})
+        batch.latency = latency
+        batch.replicas = dict(self.plan)
+        self.done.append(batch)
+
+
+@pytest.fixture(scope="session")
+def fake_run() -> Callable[..., FakeRun]:
+    """Return `FakeRun`, a topology that runs nowhere."""
+    return FakeRun

@@ -57,6 +57,8 @@ def test_a_batch_that_is_planned_tells_when_the_trace_began(topology: Topology, 
     write(workspace, "in", 0, {"in": position(topology, 0, 12)}, done=False)
     state = PositionReader(compile_stages(topology), workspace).read()["in"]
     assert (state.arrived, state.done, state.backlog, state.exhausted) == (30, 0, 30, False)
+    # Twelve of them are in the batch under way.
+    assert (state.admitted, state.waiting) == (12, 18)
 
 
 def test_the_last_batch_that_is_done_counts(topology: Topology, workspace: Workspace) -> None:
@@ -65,9 +67,9 @@ def test_the_last_batch_that_is_done_counts(topology: Topology, workspace: Works
     write(workspace, "in", 11, {"in": position(topology, 25, 30)}, done=False)
     reader = PositionReader(compile_stages(topology), workspace)
     assert (reader.last_batch("in"), reader.last_batch("b")) == (10, -1)
-    assert reader.read()["in"] == InputState("in", True, 30, 25, exhausted=False)
+    assert reader.read()["in"] == InputState("in", True, 30, 25, exhausted=False, admitted=30)
     write(workspace, "in", 11, {"in": position(topology, 25, 30)})
-    assert reader.read()["in"] == InputState("in", True, 30, 30, exhausted=True)
+    assert reader.read()["in"] == InputState("in", True, 30, 30, exhausted=True, admitted=30)
 
 
 def test_a_trace_that_goes_on_is_not_exhausted_though_nothing_waits(topology: Topology, workspace: Workspace) -> None:
@@ -99,6 +101,6 @@ def test_stages_whose_rows_spark_reads_write_offsets_of_their_own(tmp_path: Path
     write(workspace, "second", 0, {"offset": 7})
     write(workspace, "other", 0, {"logOffset": 0})
     found = reader.read()
-    assert found["in"] == InputState("in", True, 20, 20, exhausted=True)
+    assert found["in"] == InputState("in", True, 20, 20, exhausted=True, admitted=20)
     assert found["first.out-second"].done == 7
     assert found["other"] == InputState("other", True, 0, 0, exhausted=False)

@@ -1,0 +1,293 @@
+"""What recording a run costs: time on the thread of the control loop, CPU in all, bytes, and rows per second.
+
+Run ``python benchmarks/run_store.py [--json OUT] [--markdown OUT] [--quick]``.
+
+A topology of 50 operators in a line is measured once a second and decided upon every 30 s (a plan with ten terms for
+every operator, a forecast of 30 steps with two quantiles); four workers and one machine give 24 and 57 features every
+5 s, and the latencies of each second are kept. An hour of that goes through a `RunRecorder` as fast as it takes it: the
+time of a call is what the loop waits. CPU is measured apart, over minutes that are written second by second.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from _report import machine_facts, markdown_table, write_json, write_section
+from foretide.control import Decision
+from foretide.latency import LatencyHistogram
+from foretide.records import Action, Forecast, Layout, Measurement, Plan, Term, Window
+from foretide.store import FeatureSample, RunRecorder, RunSpec, RunStore, StoreSettings
+from foretide.store.sqlite import SqliteDatabase
+from foretide.topology import Topology, flow
+
+TD_S = 30
+FEATURES_S = 5
+#: Part of a core that recording may take.
+CPU_TARGET = 0.01
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What is measured."""
+
+    operators: int = 50
+    seconds: int = 3_600
+    workers: int = 4
+    seed: int = 20_240_501
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What came out.
+
+    Parameters
+    ----------
+    call_us, call_p99_us : float
+        What the thread of the loop spends to hand over a second's records.
+    cpu_ms_per_s : float
+        CPU for a second of a run that keeps pace with the clock: records handed over, encoded and written by one
+        transaction each second.
+    rows, rows_per_s : float
+        Rows in all, and how many the writer wrote per second.
+    bytes_per_measurement, mb_per_hour : float
+        Room taken in the file.
+    read_ms : float
+        Reading the last minute of measurements and the plan in force from another connection.
+    """
+
+    call_us: float
+    call_p99_us: float
+    cpu_ms_per_s: float
+    rows: int
+    rows_per_s: float
+    bytes_per_measurement: float
+    mb_per_hour: float
+    read_ms: float
+
+
+def line(operators: int) -> Topology:
+    job = flow("line")
+    stream = job.source("in")
+    for number in range(operators):
+        stream = stream.operator(f"operator{number}", execution_s=0.001, replicas=(1, 16))
+    return job.build()
+
+
+def measurements(layout: Layout, setup: Setup) -> Iterator[Measurement]:
+    random = np.random.default_rng(setup.seed)
+    for second in range(1, setup.seconds + 1):
+        counts = random.poisson(1_000, setup.operators).astype(float)
+        yield Measurement(
+            layout=layout,
+            ended_at_s=float(second),
+            duration_s=1.0,
+            arrived=counts[:1],
+            passed=counts,
+            processed=counts,
+            queued=random.poisson(20, setup.operators).astype(float),
+            busy_s=counts * 0.001 * random.lognormal(0, 0.05, setup.operators),
+            replicas=random.integers(1, 4, setup.operators),
+            latency_s=float(random.lognormal(-2, 0.2)),
+        )
+
+
+def decision(layout: Layout, cycle: int, random: np.random.Generator) -> Decision:
+    at_s, many = float(cycle * TD_S), len(layout.operators)
+    column = random.lognormal(0, 1, many)
+    replicas = random.integers(1, 8, many)
+    empty = {"arrival_rates": np.empty((0, 1)), "received_rates": np.empty((0, many))}
+    columns = dict.fromkeys(("received", "processed", "queued", "share", "execution_s", "utilisation"), column)
+    window = Window(
+        layout=layout,
+        ended_at_s=at_s,
+        duration_s=float(TD_S),
+        sample_s=1.0,
+        **empty,
+        arrived=column[:1],
+        **columns,
+        replicas=replicas,
+        measurement_ids=tuple(f"measurement@{at_s - second:.3f}" for second in range(TD_S)),
+    )
+    rates = random.lognormal(7, 0.1, TD_S)
+    forecast = Forecast(
+        series="in",
+        model="auto",
+        made_at_s=at_s,
+        step_s=1.0,
+        mean=rates,
+        quantiles={0.5: rates, 0.9: 1.1 * rates},
+        weights={"ses": 0.7, "theta": 0.3},
+    )
+    terms = tuple(Term(f"x{n}", "one of its terms", "P5 Eq. 3: x = y + z", column * n, "events") for n in range(10))
+    plan = Plan(layout=layout, planner="pasps", made_at_s=at_s, replicas=replicas, terms=terms)
+    action = Action(
+        plan_id=plan.id, at_s=at_s, status="applied", planned=replicas, requested=replicas, observed=replicas
+    )
+    return Decision(cycle=cycle, at_s=at_s, window=window, forecasts={"in": forecast}, plan=plan, action=action)
+
+
+def features(at_s: float, setup: Setup, random: np.random.Generator) -> list[FeatureSample]:
+    names = {"worker": tuple(f"w{n}" for n in range(24)), "machine": tuple(f"m{n}" for n in range(57))}
+    workers = [
+        FeatureSample(at_s, "worker", f"executor-{number}", "host", names["worker"], random.lognormal(0, 1, 24))
+        for number in range(setup.workers)
+    ]
+    return [*workers, FeatureSample(at_s, "machine", "host", "host", names["machine"], random.lognormal(0, 1, 57))]
+
+
+@dataclass(frozen=True)
+class Second:
+    """What one second of a run hands over."""
+
+    measurement: Measurement
+    latency: LatencyHistogram
+    decision: Decision | None
+    features: list[FeatureSample]
+
+    @property
+    def rows(self) -> int:
+        """How many rows that makes."""
+        return 2 + len(self.features) + (2 if self.decision else 0)
+
+    def record(self, recorder: RunRecorder) -> None:
+        """Hand it over."""
+        recorder.measured([self.measurement])
+        recorder.latencies(self.measurement.ended_at_s, 1.0, self.latency)
+        if self.decision is not None:
+            recorder.decided(self.decision)
+        if self.features:
+            recorder.features(self.features)
+
+
+def seconds_of(topology: Topology, setup: Setup) -> list[Second]:
+    random = np.random.default_rng(setup.seed + 1)
+    found = []
+    for second, measurement in enumerate(measurements(topology.layout, setup), 1):
+        latency = LatencyHistogram()
+        latency.add(random.lognormal(-2, 0.5, 20), np.full(20, 50))
+        decided = decision(topology.layout, second // TD_S, random) if second % TD_S == 0 else None
+        seen = features(float(second), setup, random) if second % FEATURES_S == 0 else []
+        found.append(Second(measurement, latency, decided, seen))
+    return found
+
+
+def measure(setup: Setup) -> Figures:
+    topology = line(setup.operators)
+    seconds = seconds_of(topology, setup)
+    rows = sum(second.rows for second in seconds)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "runs.db"
+        with RunStore(path, StoreSettings(queue=1_000_000, queue_mb=4_096)) as store:
+            recorder = store.begin_run(RunSpec(topology=topology, started_at_s=0.0))
+            recorder.flush()
+            calls, began = [], time.perf_counter()
+            for second in seconds:
+                before = time.perf_counter()
+                second.record(recorder)
+                calls.append(time.perf_counter() - before)
+            assert recorder.flush(600.0), "not all was written"
+            wall_s = time.perf_counter() - began
+            size = stored_bytes(path)
+            before = time.perf_counter()
+            run = store.run("latest")
+            assert len(run.measurements(since_s=setup.seconds - 60)) == 60 and run.latest_plan() is not None
+            read_s = time.perf_counter() - before
+            measurement_bytes = measured_bytes(topology, seconds[:500], folder)
+    return Figures(
+        call_us=round(1e6 * float(np.median(calls)), 1),
+        call_p99_us=round(1e6 * float(np.quantile(calls, 0.99)), 1),
+        cpu_ms_per_s=round(1e3 * paced_cpu_s(topology, seconds[:300]), 3),
+        rows=rows,
+        rows_per_s=round(rows / wall_s),
+        bytes_per_measurement=round(measurement_bytes),
+        mb_per_hour=round(size / 2**20 * 3_600 / setup.seconds, 2),
+        read_ms=round(1e3 * read_s, 2),
+    )
+
+
+def paced_cpu_s(topology: Topology, seconds: list[Second]) -> float:
+    """Return the CPU time of a second whose records are written before the next one's come."""
+    with tempfile.TemporaryDirectory() as folder, RunStore(Path(folder) / "runs.db", threaded=False) as store:
+        recorder = store.begin_run(RunSpec(topology=topology, started_at_s=0.0))
+        recorder.flush()
+        began = time.process_time()
+        for second in seconds:
+            second.record(recorder)
+            recorder.flush()
+        return (time.process_time() - began) / len(seconds)
+
+
+def stored_bytes(path: Path) -> int:
+    """Return what is stored, the part in the write-ahead log included."""
+    connection = SqliteDatabase(path).connect()
+    try:
+        return connection.size_bytes()
+    finally:
+        connection.close()
+
+
+def measured_bytes(topology: Topology, seconds: list[Second], folder: str) -> float:
+    """Return what a measurement takes in a store that holds nothing else."""
+    path = Path(folder) / "measurements.db"
+    with RunStore(path, threaded=False) as alone:
+        recorder = alone.begin_run(RunSpec(topology=topology, started_at_s=0.0))
+        recorder.flush()
+        empty = stored_bytes(path)
+        recorder.measured(second.measurement for second in seconds)
+        recorder.finish()
+        return (stored_bytes(path) - empty) / len(seconds)
+
+
+def markdown(figures: Figures, setup: Setup, facts: dict[str, Any]) -> str:
+    used = figures.cpu_ms_per_s / 1e3
+    table = markdown_table(
+        ["what", "measured"],
+        [
+            ["handing over a second's records, median µs (p99)", f"{figures.call_us:g} ({figures.call_p99_us:g})"],
+            [f"CPU for a second of the run, ms (target {1e3 * CPU_TARGET:g})", f"{figures.cpu_ms_per_s:g}"],
+            ["rows written per second", f"{figures.rows_per_s:,.0f}"],
+            ["bytes for a measurement", f"{figures.bytes_per_measurement:,.0f}"],
+            ["MB for an hour of everything", f"{figures.mb_per_hour:g}"],
+            ["reading the last minute and the plan in force, ms", f"{figures.read_ms:g}"],
+        ],
+    )
+    return f"""## Store of runs
+
+`python benchmarks/run_store.py` on {facts["cores"]} cores ({facts["processor"]}), Python {facts["python"]}.
+{setup.operators} operators measured once a second, a decision every {TD_S} s, features of {setup.workers} workers and a
+machine every {FEATURES_S} s: {figures.rows:,} rows for {setup.seconds:,} s of a run, which take
+{used:.2%} of a core.
+
+{table}
+"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--json", type=Path, help="write the figures to this file")
+    parser.add_argument("--markdown", type=Path, help="write a section of this file")
+    parser.add_argument("--quick", action="store_true", help="a short run that shows that it works")
+    options = parser.parse_args()
+    setup = Setup(seconds=300) if options.quick else Setup()
+    figures, facts = measure(setup), machine_facts()
+    text = markdown(figures, setup, facts)
+    print(text)
+    if options.json:
+        write_json(options.json, {"machine": facts, "setup": asdict(setup), "figures": asdict(figures)})
+    if options.markdown:
+        write_section(options.markdown, "run-store", text)
+    if figures.cpu_ms_per_s > 1e3 * CPU_TARGET:
+        print(f"recording takes more than {CPU_TARGET:.0%} of a core", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

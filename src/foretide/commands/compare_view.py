@@ -1,0 +1,138 @@
+"""A comparison of policies for a terminal: how far it is, and for each trace a table with its Pareto front."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+from rich import box
+from rich.console import Console, Group, RenderableType
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+from foretide.metrics import pareto_front
+from foretide.records import Floats
+
+__all__ = ["CompareView", "comparison", "means"]
+
+_PLAIN_EVERY_S = 5.0
+# What the front is over, with 1 where less is better and -1 where more is.
+_FRONT = {"saved": -1.0, "latency_mean_ms": 1.0, "latency_p99_ms": 1.0, "processed": -1.0}
+_COLUMNS = (
+    ("saved", "saved", ".3f"),
+    ("latency_mean_ms", "mean ms", ",.0f"),
+    ("latency_p99_ms", "p99 ms", ",.0f"),
+    ("processed", "processed", ".4f"),
+    ("degradation", "degr.", ".3f"),
+    ("error_input", "err. in", ".3f"),
+    ("error_replica", "err. r", ".3f"),
+    ("changes", "changes", ",.0f"),
+)
+
+
+class CompareView:
+    """A progress bar over all runs; where the output is no terminal, a line every five seconds.
+
+    Parameters
+    ----------
+    console : Console
+        Where to.
+    total : int
+        How many runs there are.
+    """
+
+    def __init__(self, console: Console, total: int) -> None:
+        self._console, self._total, self._done = console, total, 0
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        self._bar = Progress(*columns, TimeRemainingColumn(), console=console, transient=True)
+        self._task = self._bar.add_task("simulating", total=total)
+        self._live, self._shown_s = console.is_terminal, time.monotonic()
+
+    def __enter__(self) -> Self:
+        if self._live:
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live:
+            self._bar.stop()
+
+    def show(self, number: int, row: Mapping[str, Any]) -> None:
+        """Show that a run is through."""
+        self._done += 1
+        if self._live:
+            self._bar.update(self._task, advance=1, description=f"{row['trace']} {_label(row)}")
+        elif self._done == self._total or time.monotonic() - self._shown_s >= _PLAIN_EVERY_S:
+            self._shown_s = time.monotonic()
+            self._console.print(f"{self._done} of {self._total} runs", highlight=False)
+
+
+def comparison(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
+    """Return a table for each trace."""
+    parts: list[RenderableType] = []
+    for trace in dict.fromkeys(row["trace"] for row in rows):
+        parts += [Text(), _table(trace, [row for row in rows if row["trace"] == trace])]
+    note = "● on the Pareto front of saved resources, latency (mean, p99) and processed events; else one that beats it"
+    return Group(*parts, Text(), Text(note, style="dim"))
+
+
+def means(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
+    """Return the mean of each metric over the seeds, by policy; NaN where there is none.
+
+    >>> row = {name: 1.0 for name, _, _ in _COLUMNS} | {"policy": "pasps", "forecaster": "lr"}
+    >>> means([row, row | {"saved": 0.5, "error_input": None}])["pasps:lr"]["saved"]
+    0.75
+    """
+    found: dict[str, dict[str, float]] = {}
+    for label in dict.fromkeys(_label(row) for row in rows):
+        own = [row for row in rows if _label(row) == label]
+        found[label] = {name: _mean([row[name] for row in own]) for name, _, _ in _COLUMNS}
+    return found
+
+
+def _mean(values: Sequence[float | None]) -> float:
+    known = [value for value in values if value is not None]
+    return float(np.mean(known)) if known else float("nan")
+
+
+def _label(row: Mapping[str, Any]) -> str:
+    return str(row["policy"]) if row["forecaster"] is None else f"{row['policy']}:{row['forecaster']}"
+
+
+def _table(trace: str, rows: Sequence[Mapping[str, Any]]) -> Table:
+    by_policy = means(rows)
+    points = np.array([[sign * found[name] for name, sign in _FRONT.items()] for found in by_policy.values()])
+    front = pareto_front(points)
+    first = rows[0]
+    seeds = len({row["seed"] for row in rows})
+    how = f"td {first['td']:g} s{', under stress' if first['stress'] else ''}, {seeds} seed{'s' if seeds > 1 else ''}"
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold", title_justify="left")
+    table.title = Text.assemble((trace, "bold"), (f"  {how}", "dim"))
+    table.add_column("policy", style="bold cyan", no_wrap=True)
+    for _, title, _ in _COLUMNS:
+        table.add_column(title, justify="right", no_wrap=True)
+    table.add_column("front", no_wrap=True)
+    order = sorted(range(len(front)), key=lambda at: (not front[at], points[at][1]))
+    labels = list(by_policy)
+    for at in order:
+        values = (_shown(by_policy[labels[at]][name], form) for name, _, form in _COLUMNS)
+        mark = Text("●", style="green") if front[at] else Text(f"< {labels[_winner(points, at)]}", style="dim")
+        table.add_row(labels[at], *values, mark)
+    return table
+
+
+def _winner(points: Floats, beaten: int) -> int:
+    """Return one that is no worse in anything and better in something."""
+    rows = np.nan_to_num(points, nan=np.inf)
+    wins = (rows <= rows[beaten]).all(axis=1) & (rows < rows[beaten]).any(axis=1)
+    return int(np.flatnonzero(wins)[0])
+
+
+def _shown(value: float, form: str) -> str:
+    return "–" if np.isnan(value) else format(value, form)

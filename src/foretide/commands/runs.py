@@ -1,0 +1,146 @@
+"""``foretide runs``: what was recorded, as lists, as traces, and less of it."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from foretide.commands.group import write_file
+
+if TYPE_CHECKING:
+    from foretide.store import RunStore, StoreSettings
+
+__all__ = ["app"]
+
+app = typer.Typer(no_args_is_help=True, help="Look at recorded runs: list, show, export and prune them.")
+_WIDE = 160
+
+Store = Annotated[
+    Path | None,
+    typer.Option("--store", help="The store; else $FORETIDE_STORE, else the one in your data folder.", metavar="FILE"),
+]
+Run = Annotated[str, typer.Argument(help="An id, the beginning of one, a name, or 'latest'.")]
+
+
+@app.command("list")
+def list_runs(
+    store: Store = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the list as JSON.")] = False,
+) -> None:
+    """List the recorded runs, the newest last.
+
+    A run whose process ended without a word is called lost.
+
+    [bold]Example:[/] foretide runs list
+    """
+    from foretide.commands.runs_view import run_entry, runs_table
+
+    found, now_s = _store(store).runs(), time.time()
+    if as_json:
+        typer.echo(_json([run_entry(info, now_s) for info in found]))
+    elif not found:
+        typer.echo(f"no runs in {_store(store).name}")
+    else:
+        _console().print(runs_table(found, now_s))
+
+
+@app.command()
+def show(
+    run: Run,
+    store: Store = None,
+    last: Annotated[int, typer.Option(help="How many decisions and events to show.", min=0)] = 10,
+    as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
+) -> None:
+    """Show a run: what it was, how it went, what was decided and what happened.
+
+    [bold]Example:[/] foretide runs show latest
+    """
+    from foretide.commands.runs_view import run_details, run_view
+
+    found = _store(store).run(run)
+    details = run_details(found, last, time.time())
+    if as_json:
+        typer.echo(_json(details))
+    else:
+        _console().print(run_view(details))
+
+
+@app.command()
+def export(
+    run: Run,
+    store: Store = None,
+    out: Annotated[Path | None, typer.Option(help="The CSV file; printed without it.", metavar="CSV")] = None,
+    bin_s: Annotated[
+        float | None, typer.Option("--bin", help="Seconds in a row; else the usual length of a measurement.")
+    ] = None,
+    source: Annotated[str | None, typer.Option(help="Export this source alone; else the sum of all.")] = None,
+) -> None:
+    """Write the input of a run as a trace that can be replayed.
+
+    Its columns are the second, the events per second, and the same for each source.
+
+    [bold]Example:[/] foretide runs export latest --out trace.csv
+    """
+    text = _store(store).export_trace(run, bin_s).to_csv(source)
+    if out is None:
+        typer.echo(text, nl=False)
+    else:
+        write_file(out, text, "--out")
+
+
+@app.command()
+def prune(
+    store: Store = None,
+    raw_hours: Annotated[
+        float | None, typer.Option(help="Keep every record for so many hours, then one a minute.")
+    ] = None,
+    keep_days: Annotated[float | None, typer.Option(help="Drop the records of a run after so many days.")] = None,
+    keep_runs_days: Annotated[float | None, typer.Option(help="Drop runs as a whole after so many days.")] = None,
+    max_mb: Annotated[float | None, typer.Option(help="Drop the oldest runs above so many megabytes.")] = None,
+    run: Annotated[str | None, typer.Option(help="Drop this run instead, whatever its age.", metavar="RUN")] = None,
+) -> None:
+    """Drop what is too old, and merge what is old into one record a minute.
+
+    Recording does the same by itself every ten minutes.
+
+    [bold]Example:[/] foretide runs prune --keep-days 7
+    """
+    given = {"raw_hours": raw_hours, "keep_days": keep_days, "keep_runs_days": keep_runs_days, "max_mb": max_mb}
+    if run is not None:
+        info = _store(store).delete(run)
+        typer.echo(f"dropped run {info.id} ({info.name})")
+        return
+    done = _store(store, _settings({name: value for name, value in given.items() if value is not None})).prune()
+    typer.echo(f"{done.merged:,} records merged, {done.dropped:,} dropped, {done.runs:,} runs dropped or shortened")
+
+
+def _store(path: Path | None, settings: StoreSettings | None = None) -> RunStore:
+    from foretide.store import RunStore, default_store_path
+
+    return RunStore(path or default_store_path(), settings)
+
+
+def _settings(given: dict[str, float]) -> StoreSettings:
+    from foretide.config import validated
+    from foretide.store import StoreSettings
+
+    if "keep_days" in given:
+        # Who keeps everything for less time keeps single records for no longer.
+        given.setdefault("raw_hours", min(StoreSettings().raw_hours, 24 * given["keep_days"]))
+        given.setdefault("keep_runs_days", max(StoreSettings().keep_runs_days, given["keep_days"]))
+    return validated(StoreSettings, given, "prune")
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False)
+
+
+def _console() -> Any:
+    from rich.console import Console
+
+    # In a pipe or a file there is no width to keep to: one line each, for grep and for reading.
+    return Console() if Console().is_terminal else Console(width=_WIDE)

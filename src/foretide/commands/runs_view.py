@@ -1,0 +1,219 @@
+"""Recorded runs for a terminal, and as plain data for JSON."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from foretide.store import RecordedRun, RunInfo, StoredDecision
+
+__all__ = ["run_details", "run_entry", "run_view", "runs_table"]
+
+_STYLES = {"running": "green", "finished": "", "failed": "red", "interrupted": "yellow", "lost": "red"}
+_SEVERITIES = {"info": "dim", "warning": "yellow", "error": "red"}
+
+
+def run_entry(info: RunInfo, now_s: float) -> dict[str, Any]:
+    """Return a run as plain data."""
+    lasted_s = None if info.ended_at_s is None else info.ended_at_s - info.started_at_s
+    return {
+        "id": info.id,
+        "name": info.name,
+        "status": _status(info, now_s),
+        "began": datetime.fromtimestamp(info.created_at_s, UTC).isoformat(timespec="seconds"),
+        "seconds": lasted_s,
+        "policy": info.policy,
+        "forecaster": info.forecaster,
+        "trace": info.trace,
+        "td_s": info.td_s,
+        "outcome": dict(info.outcome),
+        "dropped": dict(info.dropped),
+    }
+
+
+def runs_table(runs: Sequence[RunInfo], now_s: float) -> Table:
+    """Return runs as a table."""
+    table = _table("run", "name", "status", "began (UTC)", "lasted", "policy", "forecaster", "td", "trace")
+    for entry in (run_entry(info, now_s) for info in runs):
+        table.add_row(
+            entry["id"],
+            entry["name"],
+            Text(entry["status"], style=_STYLES[entry["status"]]),
+            entry["began"][:19].replace("T", " "),
+            _duration(entry["seconds"]),
+            entry["policy"],
+            entry["forecaster"],
+            _seconds(entry["td_s"]),
+            entry["trace"],
+        )
+    return table
+
+
+def run_details(run: RecordedRun, last: int, now_s: float) -> dict[str, Any]:
+    """Return all there is to show about a run as plain data."""
+    decisions = run.decisions(last=last) if last else []
+    events = run.events()[-last:] if last else []
+    latency = run.latency()
+    return {
+        **run_entry(run.info, now_s),
+        "operators": _operators(run),
+        "latency": {name: _finite(value) for name, value in _latencies(latency).items()},
+        "decisions": [_decision(decision, run.info) for decision in decisions],
+        "events": [
+            {"at_s": event.at_s - run.info.started_at_s, "kind": event.kind, "severity": event.severity}
+            | {"message": event.message}
+            for event in events
+        ],
+        "settings": dict(run.info.settings),
+    }
+
+
+def run_view(details: Mapping[str, Any]) -> RenderableType:
+    """Return the details of a run for a terminal."""
+    parts: list[RenderableType] = [_head(details), Text(), _operators_table(details["operators"])]
+    if details["latency"]["events"]:
+        parts += [Text(), _latency_line(details["latency"])]
+    if details["outcome"]:
+        parts += [Text(), _pairs("outcome", details["outcome"])]
+    if details["decisions"]:
+        parts += [Text(), _decisions_table(details["decisions"])]
+    if details["events"]:
+        parts += [Text(), _events_table(details["events"])]
+    if details["dropped"]:
+        lost = ", ".join(f"{count:,} {kind}" for kind, count in details["dropped"].items())
+        parts += [Text(), Text(f"not stored: {lost}", style="yellow")]
+    return Group(*parts)
+
+
+def _status(info: RunInfo, now_s: float) -> str:
+    return "lost" if info.status == "running" and not info.is_alive(now_s) else info.status
+
+
+def _operators(run: RecordedRun) -> list[dict[str, Any]]:
+    """Return what the last measurement and the plan in force say about each operator."""
+    plan, found = run.latest_plan(), run.measurements(last=1)
+    planned: Mapping[str, int] = {} if plan is None else plan.by_operator()
+    entries = []
+    for column, operator in enumerate(run.info.layout.operators):
+        entry: dict[str, Any] = {"operator": operator, "planned": planned.get(operator)}
+        for measurement in found:
+            entry |= {
+                "replicas": int(measurement.replicas[column]),
+                "processed_per_s": float(measurement.processed[column] / measurement.duration_s),
+                "queued": float(measurement.queued[column]),
+            }
+        entries.append(entry)
+    return entries
+
+
+def _latencies(histogram: Any) -> dict[str, float]:
+    quantiles = {f"p{100 * level:.0f}_s": histogram.quantile_s(level) for level in (0.5, 0.95, 0.99)}
+    return {"events": histogram.count, "mean_s": histogram.mean_s, **quantiles}
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _decision(decision: StoredDecision, info: RunInfo) -> dict[str, Any]:
+    action = decision.action
+    names = info.layout.operators
+    counts = {
+        column: dict(zip(names, getattr(action, column).tolist(), strict=True))
+        for column in ("planned", "requested", "observed")
+        if action is not None
+    }
+    return {
+        "cycle": decision.cycle,
+        "at_s": decision.at_s - info.started_at_s,
+        "status": decision.status,
+        **counts,
+        "notes": [] if decision.plan is None else list(decision.plan.notes),
+        "detail": "" if action is None else action.detail,
+        "failure": None if decision.failure is None else str(decision.failure),
+    }
+
+
+def _head(details: Mapping[str, Any]) -> Text:
+    told = [details["policy"], details["forecaster"], details["trace"]]
+    told += [f"td {_seconds(details['td_s'])}"] if details["td_s"] else []
+    return Text.assemble(
+        (details["name"], "bold"),
+        (f"  {details['id']}  ", "dim"),
+        (details["status"], _STYLES[details["status"]]),
+        f"\nbegan {details['began']}, lasted {_duration(details['seconds'])}",
+        (f"\n{', '.join(text for text in told if text)}" if any(told) else "", "dim"),
+    )
+
+
+def _operators_table(operators: Sequence[Mapping[str, Any]]) -> Table:
+    table = _table("operator", "planned", "replicas", "processed/s", "queued")
+    for entry in operators:
+        values = (entry.get(name) for name in ("planned", "replicas", "processed_per_s", "queued"))
+        table.add_row(entry["operator"], *("–" if value is None else f"{value:,.0f}" for value in values))
+    return table
+
+
+def _latency_line(latency: Mapping[str, Any]) -> Text:
+    shown = ", ".join(f"{name} {_seconds(latency[f'{name}_s'])}" for name in ("mean", "p50", "p95", "p99"))
+    return Text(f"latency of {latency['events']:,} events: {shown}")
+
+
+def _pairs(title: str, values: Mapping[str, Any]) -> Text:
+    return Text(f"{title}: " + ", ".join(f"{name} {_shown(value)}" for name, value in values.items()))
+
+
+def _decisions_table(decisions: Sequence[Mapping[str, Any]]) -> Table:
+    table = _table("cycle", "at", "decision", "replicas", "why")
+    for entry in decisions:
+        changes = _changes(entry.get("observed", {}), entry.get("requested", {}))
+        why = entry["failure"] or entry["detail"] or "; ".join(entry["notes"])
+        table.add_row(str(entry["cycle"]), _duration(entry["at_s"]), entry["status"], changes, why)
+    return table
+
+
+def _changes(observed: Mapping[str, int], requested: Mapping[str, int]) -> str:
+    return ", ".join(
+        f"{name} {observed[name]} → {count}" for name, count in requested.items() if observed[name] != count
+    )
+
+
+def _events_table(events: Sequence[Mapping[str, Any]]) -> Table:
+    table = _table("at", "event", "message")
+    for entry in events:
+        style = _SEVERITIES[entry["severity"]]
+        table.add_row(_duration(entry["at_s"]), Text(entry["kind"], style=style), entry["message"])
+    return table
+
+
+def _table(first: str, *others: str) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
+    table.add_column(first, style="bold cyan", no_wrap=True)
+    for name in others:
+        table.add_column(name, overflow="fold")
+    return table
+
+
+def _duration(seconds: float | None) -> str:
+    if seconds is None:
+        return "–"
+    whole = int(seconds)
+    hours = f"{whole // 3600}:" if abs(whole) >= 3600 else ""
+    return f"{hours}{whole // 60 % 60:02d}:{whole % 60:02d}"
+
+
+def _seconds(value: float | None) -> str:
+    if value is None:
+        return "–"
+    return f"{value:g} s" if value >= 1 else f"{value * 1000:.0f} ms"
+
+
+def _shown(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

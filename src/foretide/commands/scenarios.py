@@ -1,0 +1,104 @@
+"""From the options of ``foretide simulate`` and ``foretide compare`` to what is simulated."""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any
+
+from foretide.commands.topology_argument import load_topology_argument
+from foretide.config import validated
+from foretide.control.settings import LoopSettings
+from foretide.errors import ConfigError
+from foretide.sim.compare import Scenario, calibrated, plain
+from foretide.sim.settings import SimulationSettings
+from foretide.sim.stress import Stress
+from foretide.topology import Topology
+from foretide.traces import RateTrace, known_traces, load_trace
+
+__all__ = ["CALIBRATED", "GROUPS", "Asked", "find_traces", "read_topology", "scenario"]
+
+#: The word that stands for the four operators of PA-SPS, calibrated for each of its traces.
+CALIBRATED = "pasps"
+#: What `--set` reaches beside planners and forecasters.
+GROUPS = ("sim", "loop", "stress")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What the user asked for, whatever the trace."""
+
+    topology: Topology | None
+    td_s: float
+    stress: bool
+    warm_up_s: float = 30.0
+    cold_start: bool = False
+    settings: Mapping[str, Mapping[str, Any]]
+
+
+def read_topology(name: str) -> Topology | None:
+    """Return the topology of a file or an application, None for the calibrated one."""
+    return None if name == CALIBRATED else load_topology_argument(name)
+
+
+def find_traces(text: str, option: str = "--traces") -> list[RateTrace]:
+    """Return the traces that a list of names, patterns and files means, each once.
+
+    >>> [trace.name for trace in find_traces("pasps_d*,pasps_logs")]
+    ['pasps_dns', 'pasps_logs']
+
+    Raises
+    ------
+    ConfigError
+        When nothing fits a pattern.
+    TraceError
+        When a file is not what it should be.
+    """
+    names: list[str] = []
+    for part in (piece.strip() for piece in text.split(",")):
+        if part:
+            names += _matching(part, option)
+    if not names:
+        raise ConfigError(option, expected="names or files of traces, such as 'pasps_*'", got=repr(text))
+    traces = [load_trace(name) for name in dict.fromkeys(names)]
+    return _told_apart(traces, list(dict.fromkeys(names)))
+
+
+def _matching(part: str, option: str) -> list[str]:
+    if not any(letter in part for letter in "*?["):
+        return [part]
+    shipped = [name for name in known_traces() if fnmatch(name, part)]
+    found = shipped or sorted(path for path in glob.glob(part, recursive=True) if Path(path).is_file())
+    if not found:
+        expected = f"a pattern that fits a file, or one of {', '.join(known_traces())}"
+        raise ConfigError(option, expected=expected, got=repr(part))
+    return found
+
+
+def _told_apart(traces: Sequence[RateTrace], paths: Sequence[str]) -> list[RateTrace]:
+    """Return the traces, those of the same name under their path."""
+    names = [trace.name for trace in traces]
+    return [
+        trace if names.count(trace.name) == 1 else RateTrace(path, trace.bin_s, trace.rates)
+        for trace, path in zip(traces, paths, strict=True)
+    ]
+
+
+def scenario(trace: RateTrace, asked: Asked) -> Scenario:
+    """Return what is simulated on one trace."""
+    base = calibrated(trace, asked.td_s) if asked.topology is None else plain(trace, asked.topology, asked.td_s)
+    given = asked.settings
+    if "stress" in given and not asked.stress:
+        raise ConfigError("--set", expected="settings of stress only with --stress", got="stress without it")
+    loop = base.loop.model_dump() | dict(given.get("loop", {}))
+    return replace(
+        base,
+        loop=validated(LoopSettings, loop, "loop"),
+        settings=validated(SimulationSettings, base.settings.model_dump() | dict(given.get("sim", {})), "sim"),
+        stress=validated(Stress, given.get("stress", {}), "stress") if asked.stress else None,
+        warm_up_s=asked.warm_up_s,
+        warm_start=not asked.cold_start,
+    )

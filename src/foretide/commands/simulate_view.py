@@ -1,0 +1,108 @@
+"""Simulated runs for a terminal: how far they are, and a table of their metrics."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+from rich import box
+from rich.console import Console, Group, RenderableType
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+from foretide.report.simulated import metric_figures
+from foretide.sim.outcome import RunMetrics, SimulationReport
+
+__all__ = ["SimulationView", "metrics_table"]
+
+
+class SimulationView:
+    """A progress bar over all seeds; where the output is no terminal, a line for each that is through.
+
+    Parameters
+    ----------
+    console : Console
+        Where to.
+    seeds : int
+        How many runs there are.
+    """
+
+    def __init__(self, console: Console, seeds: int) -> None:
+        self._console, self._seeds, self._live = console, seeds, console.is_terminal
+        columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+        self._bar = Progress(*columns, console=console, transient=True)
+        self._task = self._bar.add_task("preparing", total=float(seeds))
+
+    def __enter__(self) -> Self:
+        if self._live:
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live:
+            self._bar.stop()
+
+    def of(self, seed: int) -> Callable[[float, float], None]:
+        """Return what shows the progress of one run."""
+
+        def show(done_s: float, total_s: float) -> None:
+            words = f"seed {seed}: {done_s:,.0f} of {total_s:,.0f} s"
+            self._bar.update(self._task, completed=seed + done_s / total_s, description=words)
+
+        if not self._live and self._seeds > 1:
+            self._console.print(f"run {seed + 1} of {self._seeds}", highlight=False)
+        return show
+
+
+def metrics_table(reports: Sequence[SimulationReport]) -> RenderableType:
+    """Return all metrics of SPEC P8: with several seeds their mean, and the least and the greatest."""
+    first = reports[0]
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
+    table.add_column("metric", style="bold cyan", no_wrap=True)
+    table.add_column("mean" if len(reports) > 1 else "value", justify="right", no_wrap=True)
+    if len(reports) > 1:
+        table.add_column("least", justify="right", no_wrap=True)
+        table.add_column("most", justify="right", no_wrap=True)
+    table.add_column("what it is", style="dim")
+    columns = [metric_figures(metrics, first.r_over) for metrics in _summary(reports)]
+    for row in zip(*columns, strict=True):
+        table.add_row(row[0].name, *(figure.value for figure in row), row[0].meaning)
+    return Group(_title(first, len(reports)), Text(), table, *_warnings(reports))
+
+
+def _summary(reports: Sequence[SimulationReport]) -> list[RunMetrics]:
+    names = RunMetrics.__dataclass_fields__
+    values = {name: np.array([getattr(report.metrics, name) for report in reports], dtype=float) for name in names}
+    functions = (np.mean, np.min, np.max) if len(reports) > 1 else (np.mean,)
+    found = [{name: float(function(column)) for name, column in values.items()} for function in functions]
+    return [RunMetrics(**{**one, "changes": round(one["changes"])}) for one in found]  # type: ignore[arg-type]
+
+
+def _title(report: SimulationReport, seeds: int) -> Text:
+    options, totals = report.options, report.totals
+    forecaster = f" with {options.forecaster_name}" if options.forecaster_name else ""
+    under = ", under stress" if options.stress is not None else ""
+    runs = f", {seeds} seeds" if seeds > 1 else ""
+    return Text.assemble(
+        (f"{report.topology.name} on {report.trace}", "bold"),
+        (f"  {options.planner.name}{forecaster}, td {options.control.td_s:g} s{under}{runs}\n", "dim"),
+        f"{totals['received']:,.0f} events in {report.series.ended_at_s[-1]:,.0f} s; ",
+        f"metrics count from {options.warm_up_s:g} s on",
+    )
+
+
+def _warnings(reports: Sequence[SimulationReport]) -> list[Text]:
+    words = []
+    if lost := sum(report.totals["dropped"] + report.totals["timed_out"] for report in reports):
+        words.append(f"{lost:,.0f} events were dropped or timed out")
+    if failed := sum(report.stand_ins for report in reports):
+        words.append(f"the forecaster failed in {failed} cycles, where the last value stood in")
+    if any(math.isnan(report.metrics.latency_mean_ms) for report in reports):
+        words.append("no event left in the part that counts")
+    return [Text(line, style="yellow") for line in words]

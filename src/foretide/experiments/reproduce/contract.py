@@ -1,0 +1,307 @@
+"""What an experiment is made of: runs to make, and a conclusion that lays them beside a paper's numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from foretide.errors import ConfigError
+
+__all__ = [
+    "Check",
+    "Comparison",
+    "Experiment",
+    "Job",
+    "Line",
+    "Metric",
+    "Outcomes",
+    "Panel",
+    "Result",
+    "Scope",
+]
+
+
+class Job(Hashable, Protocol):
+    """One run: the same for the same value, so that experiments that need the same run share it.
+
+    It travels to another process, and so does what it returns.
+    """
+
+    @property
+    def label(self) -> str:
+        """What it is, for progress."""
+        ...
+
+    @property
+    def cost(self) -> float:
+        """Seconds that it takes, roughly: long ones begin first."""
+        ...
+
+    def run(self) -> Any:
+        """Make the run."""
+        ...
+
+
+Outcomes = Mapping[Job, Any]
+
+
+@dataclass(frozen=True)
+class Scope:
+    """How much of an experiment is done.
+
+    Parameters
+    ----------
+    seeds : int
+        Runs with different randomness; seeds are 1, 2, ...
+    first_s : float, optional
+        Only so many seconds of every input: to try an experiment out. Its numbers compare with nothing.
+
+    Examples
+    --------
+    >>> Scope(seeds=3).numbers
+    (1, 2, 3)
+    """
+
+    seeds: int = 5
+    first_s: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.seeds < 1:
+            raise ConfigError("--seeds", expected="at least 1", got=self.seeds)
+        if self.first_s is not None and not 60 <= self.first_s < math.inf:
+            raise ConfigError("--first", expected="at least 60 seconds", got=self.first_s)
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """The seeds."""
+        return tuple(range(1, self.seeds + 1))
+
+    @property
+    def whole(self) -> bool:
+        """Whether every input is used to its end."""
+        return self.first_s is None
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A quantity, and how it is written and compared.
+
+    Parameters
+    ----------
+    key, title : str
+        Its name in data and in tables.
+    unit : {"part", "ms", "count", "ratio"}
+        Parts and ratios are compared by difference, milliseconds and counts by percentage.
+
+    Examples
+    --------
+    >>> saved, latency = Metric("saved", "saved resources", "part"), Metric("latency", "latency (ms)", "ms")
+    >>> saved.shown(0.4751), saved.deviation(0.47, 0.475), latency.deviation(400.0, 355.49)
+    ('0.475', '-0.005', '+13%')
+    """
+
+    key: str
+    title: str
+    unit: Literal["part", "ms", "count", "ratio"]
+
+    def shown(self, value: float | None) -> str:
+        """Return a value as text; a dash where there is none."""
+        if value is None or not math.isfinite(value):
+            return "–"
+        if self.unit in ("part", "ratio"):
+            return f"{value:.3f}"
+        return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+    def deviation(self, ours: float, paper: float | None) -> str:
+        """Return how far ours is from the paper's."""
+        if paper is None or not math.isfinite(ours):
+            return "–"
+        if self.unit in ("part", "ratio"):
+            return f"{ours - paper:+.3f}"
+        return "–" if paper == 0 else f"{ours / paper - 1:+.0%}"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One number of ours beside the paper's.
+
+    Parameters
+    ----------
+    subject : str
+        What was run, such as a forecaster.
+    metric : Metric
+        What was measured.
+    values : tuple of float
+        Ours, one per seed.
+    paper : float, optional
+        The published number; None where the paper prints none.
+    remark : str
+        A contradiction in the paper, or anything that a reader must know.
+
+    Examples
+    --------
+    >>> Comparison("ANN", Metric("saved", "saved resources", "part"), (0.47, 0.48), 0.475).ours
+    0.475
+    """
+
+    subject: str
+    metric: Metric
+    values: tuple[float, ...]
+    paper: float | None = None
+    remark: str = ""
+
+    @property
+    def ours(self) -> float:
+        """The mean over the seeds."""
+        finite = [value for value in self.values if math.isfinite(value)]
+        return float(np.mean(finite)) if finite else math.nan
+
+    @property
+    def spread(self) -> float:
+        """The standard deviation over the seeds."""
+        return float(np.std(self.values))
+
+    def to_data(self) -> dict[str, Any]:
+        """Return it as plain data, ready for JSON."""
+        return {
+            "subject": self.subject,
+            "metric": self.metric.key,
+            "ours": _plain(self.ours),
+            "values": [_plain(value) for value in self.values],
+            "paper": self.paper,
+            "remark": self.remark,
+        }
+
+
+@dataclass(frozen=True)
+class Check:
+    """A statement of the paper, or a target of ours, and whether it holds.
+
+    Parameters
+    ----------
+    claim : str
+        The statement.
+    held, of : int
+        In how many of how many runs it holds.
+    detail : str
+        The numbers behind it.
+
+    Examples
+    --------
+    >>> str(Check("latency grows with td", 4, 5, "3.1 < 8.2 s"))
+    'does not hold (4 of 5): latency grows with td; 3.1 < 8.2 s'
+    """
+
+    claim: str
+    held: int
+    of: int
+    detail: str = ""
+
+    @property
+    def holds(self) -> bool:
+        """Whether it holds in every run."""
+        return self.held == self.of
+
+    def __str__(self) -> str:
+        verdict = "holds" if self.holds else "does not hold"
+        return f"{verdict} ({self.held} of {self.of}): {self.claim}{f'; {self.detail}' if self.detail else ''}"
+
+    def to_data(self) -> dict[str, Any]:
+        """Return it as plain data, ready for JSON."""
+        return {
+            "claim": self.claim,
+            "holds": self.holds,
+            "held": self.held,
+            "of": self.of,
+            "detail": self.detail,
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Line:
+    """One curve of a panel, or one group of bars."""
+
+    title: str
+    x: Sequence[float] | npt.NDArray[Any]
+    y: Sequence[float] | npt.NDArray[Any]
+    style: Literal["line", "steps", "shade"] = "line"
+
+
+@dataclass(frozen=True, eq=False)
+class Panel:
+    """One part of a figure: curves over a common axis, or bars where `labels` name their places."""
+
+    title: str
+    x_title: str
+    y_title: str
+    lines: tuple[Line, ...]
+    labels: tuple[str, ...] = ()
+    log: bool = False
+    marks: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """What came of an experiment.
+
+    Parameters
+    ----------
+    comparisons : tuple of Comparison
+        Ours beside the paper's.
+    checks : tuple of Check
+        Statements, and whether they hold.
+    panels : tuple of Panel
+        The figure.
+    notes : tuple of str
+        How it was set up, and where that departs from the paper.
+    """
+
+    comparisons: tuple[Comparison, ...]
+    checks: tuple[Check, ...]
+    panels: tuple[Panel, ...]
+    notes: tuple[str, ...] = ()
+
+    def to_data(self) -> dict[str, Any]:
+        """Return it as plain data, ready for JSON; curves stay in the figure."""
+        return {
+            "comparisons": [each.to_data() for each in self.comparisons],
+            "checks": [each.to_data() for each in self.checks],
+            "notes": list(self.notes),
+        }
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A published table or figure, and how to make it anew.
+
+    Parameters
+    ----------
+    name : str
+        What the command line calls it.
+    title : str
+        What it reproduces.
+    source : str
+        The key of the paper in docs/references.md.
+    seconds : float
+        How long it takes on two cores, roughly.
+    jobs : callable
+        From a scope to the runs that it needs.
+    conclude : callable
+        From the scope and what came of the runs to the result.
+    """
+
+    name: str
+    title: str
+    source: str
+    seconds: float
+    jobs: Callable[[Scope], Sequence[Job]] = field(repr=False)
+    conclude: Callable[[Scope, Outcomes], Result] = field(repr=False)
+
+
+def _plain(value: float) -> float | None:
+    return round(float(value), 6) if math.isfinite(value) else None

@@ -1,0 +1,115 @@
+"""Making the runs of experiments: each run once, side by side in processes of their own."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import contextmanager
+from typing import Any
+
+from foretide.errors import ConfigError, ForetideError
+from foretide.experiments.reproduce.contract import Job
+
+__all__ = ["RunError", "run_jobs", "unique_jobs"]
+
+# One thread each, since the processes already share the cores.
+_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+
+#: Told of a run that is through, how many are, and how many there are.
+Watch = Callable[[Job, int, int], None]
+
+
+class RunError(ForetideError, RuntimeError):
+    """A run of an experiment failed, so there is nothing to conclude."""
+
+
+def unique_jobs(jobs: Iterable[Job]) -> list[Job]:
+    """Return every run once, the long ones first, so that none is left over for the end."""
+    return sorted(dict.fromkeys(jobs), key=lambda job: -job.cost)
+
+
+def run_jobs(jobs: Iterable[Job], processes: int = 2, watch: Watch | None = None) -> dict[Job, Any]:
+    """Make every run once and return what came of it.
+
+    Interrupting it (Ctrl-C) ends the processes and raises `KeyboardInterrupt`.
+
+    Parameters
+    ----------
+    jobs : iterable of Job
+        The runs.
+    processes : int
+        How many at once; with 1, all in this process.
+    watch : callable, optional
+        Told of the progress.
+
+    Raises
+    ------
+    RunError
+        When a run fails; the others are given up.
+    """
+    if processes < 1:
+        raise ConfigError("--processes", expected="at least 1", got=processes)
+    once = unique_jobs(jobs)
+    outcomes: dict[Job, Any] = {}
+    for job, outcome in _in_processes(once, processes) if processes > 1 and len(once) > 1 else _in_line(once):
+        outcomes[job] = outcome
+        if watch is not None:
+            watch(job, len(outcomes), len(once))
+    return outcomes
+
+
+def _in_line(jobs: Sequence[Job]) -> Iterator[tuple[Job, Any]]:
+    for job in jobs:
+        try:
+            outcome = job.run()
+        except Exception as error:
+            raise _failed(job, error) from error
+        yield job, outcome
+
+
+def _in_processes(jobs: Sequence[Job], processes: int) -> Iterator[tuple[Job, Any]]:
+    # Fresh processes: forking one in which numba or BLAS threads run can hang.
+    context = multiprocessing.get_context("spawn")
+    with _single_threads(), ProcessPoolExecutor(min(processes, len(jobs)), context, _begin) as pool:
+        running: dict[Future[Any], Job] = {pool.submit(_run, job): job for job in jobs}
+        try:
+            while running:
+                done, _ = wait(running, return_when=FIRST_COMPLETED)
+                for future in done:
+                    job = running.pop(future)
+                    try:
+                        outcome = future.result()
+                    except Exception as error:
+                        raise _failed(job, error) from error
+                    yield job, outcome
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _run(job: Job) -> Any:
+    return job.run()
+
+
+def _begin() -> None:
+    """Set up a process: Ctrl-C is for the one that gives the work out."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _failed(job: Job, error: Exception) -> RunError:
+    return RunError(f"run {job.label!r}: {type(error).__name__}: {error}; nothing was written for it")
+
+
+@contextmanager
+def _single_threads() -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in _THREADS}
+    os.environ.update({name: "1" for name, value in before.items() if value is None})
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)

@@ -1,0 +1,1 @@
+"""Which workers misbehave, and what to do about it (SPEC I3-I6)."""

@@ -1,0 +1,7 @@
+"""Reports of runs as pages: one neutral record, whoever ran it, and the page made of it."""
+
+from foretide.report.page import to_html
+from foretide.report.record import DecisionMark, Expected, Figure, RunRecord
+from foretide.report.simulated import record_of
+
+__all__ = ["DecisionMark", "Expected", "Figure", "RunRecord", "record_of", "to_html"]

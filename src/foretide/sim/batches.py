@@ -1,0 +1,249 @@
+"""The topology as stages on Spark run it: batch after batch, all operators of a stage taking turns on its slots."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from foretide.records import Floats, Ints
+from foretide.sim import _kernels
+from foretide.sim.dispatching import Dispatcher
+from foretide.sim.exits import Exit
+from foretide.sim.fifo import Fifo
+from foretide.sim.load import Service
+from foretide.sim.network import Feed, StepFlow, merged, services_of, splitters_of
+from foretide.sim.settings import MicroBatch, SimulationSettings
+from foretide.sim.stages import Batch, Stage, stages_of
+from foretide.sim.station import Counts, drawn
+from foretide.sim.streams import RandomStreams
+from foretide.topology import Topology
+from foretide.traces import RateTrace
+
+__all__ = ["BatchNetwork"]
+
+# The part of the target that work may always take, however dear a batch is: fixed cost must not starve a stage.
+_LEAST_WORK = 0.5
+
+
+class Desk:
+    """An operator of a stage: what waits for a batch to take it from outside the stage, and what it did.
+
+    Parameters
+    ----------
+    service : Service
+        How long tuples take.
+    lanes : int
+        Properties of a tuple.
+    """
+
+    def __init__(self, service: Service, lanes: int) -> None:
+        self.service, self.queue, self.counts = service, Fifo(lanes), Counts()
+        self.taken: Floats = np.empty((lanes, 0))
+
+    @property
+    def waiting(self) -> int:
+        """Tuples that no batch has finished yet: on Spark, what lies between the committed offset and the end."""
+        return self.present()
+
+    def present(self) -> int:
+        """Return how many tuples are here, waiting or in the batch that runs."""
+        return len(self.queue) + int(self.taken.shape[1])
+
+    def present_events(self) -> int:
+        """Return how many events are here, waiting or in the batch that runs, by counting them."""
+        return int(_kernels.events(self.queue.waiting) + _kernels.events(self.taken))
+
+
+class BatchNetwork:
+    r"""Sources and stages, with the ways of `foretide.spark`.
+
+    A stage has :math:`n = \sum r_i` slots, which take :math:`p = \min(n, cores)` cores. A batch begins as soon as the
+    one before it has ended and an event waits. It takes the events that wait then, oldest first, as many as the slots
+    finish within the target beside the fixed cost, or within half of the target where that is more. It lasts
+    ``fixed_s + (per_task_s · tasks + work) / p`` seconds with n tasks for each round, and all its events leave the
+    stage when it ends.
+
+    Parameters
+    ----------
+    topology : Topology
+        What runs.
+    traces : mapping of str to RateTrace
+        The rate of every source.
+    settings : SimulationSettings
+        How it runs; `micro_batch` must be set.
+    seed : int
+        Where chance comes from.
+    """
+
+    def __init__(
+        self, topology: Topology, traces: Mapping[str, RateTrace], settings: SimulationSettings, seed: int
+    ) -> None:
+        streams = RandomStreams(seed)
+        self._micro_batch = settings.micro_batch or MicroBatch()
+        self._lanes = 3 if settings.keys is None else 4
+        self.exit = Exit(settings.base_latency_s)
+        self.dispatchers: dict[int, Dispatcher] = {}
+        self._feed = Feed(topology, traces, settings, streams)
+        self._splitters = splitters_of(topology, settings, streams)
+        services = services_of(topology, settings, streams, self._feed.keys)
+        self.stations: list[Desk] = [Desk(service, self._lanes) for service in services]
+        flow = topology.flow
+        self._sources, self._ends = flow.sources, (flow.ends - flow.sources).tolist()
+        self._targets = [np.flatnonzero(flow.starts == node).tolist() for node in range(len(self._splitters))]
+        self._stages = stages_of(topology, settings.service_factor)
+        self._stage = {operator: stage for stage in self._stages for operator in stage.operators}
+        self._down_until_s, self._gone, self._ended = -np.inf, 0, 0
+
+    @property
+    def processed_events(self) -> int:
+        """Events that left, or ended where no output took them."""
+        return self.exit.events + self._ended
+
+    @property
+    def dropped_events(self) -> int:
+        """Events lost to a restart."""
+        return self._gone + sum(desk.counts.dropped_events for desk in self.stations)
+
+    def resize(self, replicas: Ints, now_s: float) -> None:
+        """Give each stage the slots of so many replicas, from its next batch on."""
+        for stage in self._stages:
+            stage.slots = max(1, int(replicas[stage.operators].sum()))
+
+    def stop(self, until_s: float, *, lose: bool) -> None:
+        """Let no batch begin before `until_s`; where `lose` says so, what is here or arrives until then is lost."""
+        for stage in self._stages:
+            if lose:
+                stage.batch = None
+            stage.free_s = max(stage.free_s, until_s)
+        if lose:
+            for desk in self.stations:
+                desk.counts.dropped += desk.present()
+                desk.counts.dropped_events += desk.present_events()
+                desk.queue.clear()
+                desk.taken = desk.taken[:, :0]
+            self._down_until_s = until_s
+
+    def step(self, end_s: float) -> StepFlow:
+        """Let everything happen up to an instant."""
+        arriving = self._feed.until(end_s, self._lanes)
+        passed: Ints = np.zeros(len(self._ends), dtype=np.int64)
+        inbox: list[list[Floats]] = [[] for _ in self.stations]
+        for source, tuples in enumerate(arriving):
+            lost = int(np.searchsorted(tuples[_kernels.AT], self._down_until_s, side="left"))
+            self._gone += lost
+            parts, ended = self._splitters[source](tuples[:, lost:])
+            self._ended += ended
+            self._deliver(list(zip(self._targets[source], parts, strict=True)), inbox, passed)
+        for stage in self._stages:
+            for operator in stage.operators:
+                self._receive(operator, inbox[operator])
+            self._run(stage, end_s, inbox, passed)
+        return StepFlow(np.array([tuples.shape[1] for tuples in arriving], dtype=np.int64), passed)
+
+    def _receive(self, operator: int, parts: list[Floats]) -> None:
+        if parts:
+            tuples = merged(parts)
+            self.stations[operator].queue.append(tuples)
+            self.stations[operator].counts.received += tuples.shape[1]
+
+    def _deliver(self, parts: Sequence[tuple[int, Floats]], inbox: list[list[Floats]], passed: Ints) -> None:
+        for edge, part in parts:
+            passed[edge] += part.shape[1]
+            if part.shape[1]:
+                inbox[self._ends[edge]].append(part)
+
+    def _run(self, stage: Stage, end_s: float, inbox: list[list[Floats]], passed: Ints) -> None:
+        """Run the batches of a stage that begin before the end of the step."""
+        while True:
+            if stage.batch is not None:
+                if stage.batch.ends_s > end_s:
+                    return
+                self._finish(stage, stage.batch, inbox, passed)
+            queues = [self.stations[operator].queue for operator in stage.operators]
+            first_s = min((queue.waiting[_kernels.AT, 0] for queue in queues if len(queue)), default=np.inf)
+            begins_s = max(stage.free_s, float(first_s))
+            if begins_s >= end_s:
+                return
+            stage.batch = self._begin(stage, begins_s)
+
+    def _begin(self, stage: Stage, begins_s: float) -> Batch:
+        """Start a batch: send what it takes through the stage and see how long that is."""
+        self._take(stage, begins_s)
+        batch = Batch(0.0, {}, {})
+        inside: dict[int, list[Floats]] = {
+            operator: [self.stations[operator].taken]
+            for operator in stage.operators
+            if self.stations[operator].taken.size
+        }
+        for operator in stage.operators:
+            if operator in inside:
+                self._execute(stage, operator, np.concatenate(inside[operator], axis=1), inside, batch)
+        tasks, cores = stage.slots * (1 + stage.rounds), self._cores(stage)
+        work_s = self._micro_batch.per_task_s * tasks + sum(batch.busy_s.values())
+        batch.ends_s = begins_s + self._micro_batch.fixed_s + work_s / cores
+        return batch
+
+    def _cores(self, stage: Stage) -> int:
+        return min(stage.slots, self._micro_batch.cores or stage.slots)
+
+    def _take(self, stage: Stage, begins_s: float) -> None:
+        """Let the batch take what waits, oldest first, as long as it fits."""
+        settings, cores = self._micro_batch, self._cores(stage)
+        overhead_s = settings.fixed_s + settings.per_task_s * stage.slots * (1 + stage.rounds) / cores
+        target_s = settings.batch_target_s
+        budget_s = max(target_s - overhead_s, _LEAST_WORK * target_s) * cores
+        desks = [
+            (operator, self.stations[operator]) for operator in stage.operators if len(self.stations[operator].queue)
+        ]
+        ready = [int(np.searchsorted(d.queue.waiting[_kernels.AT], begins_s, side="right")) for _, d in desks]
+        at_s = np.concatenate([d.queue.waiting[_kernels.AT, :n] for (_, d), n in zip(desks, ready, strict=True)])
+        costs = np.repeat([stage.cost_s[operator] for operator, _ in desks], ready)
+        order = np.argsort(at_s, kind="stable")
+        fits = max(1, int(np.searchsorted(np.cumsum(costs[order]), budget_s * (1 + 1e-9), side="right")))
+        owner = np.repeat(np.arange(len(desks)), ready)[order[:fits]]
+        for (_, desk), count in zip(desks, np.bincount(owner, minlength=len(desks)).tolist(), strict=True):
+            desk.taken = desk.queue.waiting[:, :count].copy()
+            desk.queue.head += count
+
+    def _execute(
+        self, stage: Stage, operator: int, tuples: Floats, inside: dict[int, list[Floats]], batch: Batch
+    ) -> None:
+        service = self.stations[operator].service
+        constant_s, count = service.constant_s, tuples.shape[1]
+        batch.inputs[operator] = count
+        batch.busy_s[operator] = float(drawn(service, tuples).sum()) if constant_s is None else count * constant_s
+        node = self._sources + operator
+        if not self._targets[node]:
+            batch.leaving.append(tuples)
+            return
+        parts, ended = self._splitters[node](tuples)
+        batch.ended += ended
+        for edge, part in zip(self._targets[node], parts, strict=True):
+            batch.passed.append((edge, part))
+            if part.shape[1] and self._stage[self._ends[edge]] is stage:
+                inside.setdefault(self._ends[edge], []).append(part)
+
+    def _finish(self, stage: Stage, batch: Batch, inbox: list[list[Floats]], passed: Ints) -> None:
+        """Let everything that a batch took leave the stage."""
+        for operator in stage.operators:
+            desk = self.stations[operator]
+            count = batch.inputs.get(operator, 0)
+            desk.counts.received += count - desk.taken.shape[1]
+            desk.counts.processed += count
+            desk.counts.busy_s += batch.busy_s.get(operator, 0.0)
+            desk.taken = desk.taken[:, :0]
+        for edge, part in batch.passed:
+            if self._stage[self._ends[edge]] is stage:
+                passed[edge] += part.shape[1]
+            else:
+                self._deliver([(edge, self._at(part, batch.ends_s))], inbox, passed)
+        for tuples in batch.leaving:
+            self.exit.leave(self._at(tuples, batch.ends_s))
+        self._ended += batch.ended
+        stage.free_s, stage.batch = batch.ends_s, None
+
+    def _at(self, tuples: Floats, at_s: float) -> Floats:
+        moved = tuples.copy()
+        moved[_kernels.AT] = at_s
+        return moved

@@ -1,0 +1,262 @@
+"""Many policies on many traces over many seeds, side by side in processes of their own."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from multiprocessing.synchronize import Event
+from typing import Any
+
+from foretide.control.settings import LoopSettings
+from foretide.errors import ConfigError, ForetideError, PlanError
+from foretide.sim.options import SimulationOptions
+from foretide.sim.outcome import SimulationReport
+from foretide.sim.pasps_setup import PAPER_FORECASTERS, pasps_setup
+from foretide.sim.policies import Policy
+from foretide.sim.run import Watch, check_duration, peak_replicas, simulate
+from foretide.sim.settings import SimulationSettings
+from foretide.sim.stress import Stress
+from foretide.topology import Connector, Topology
+from foretide.traces import RateTrace
+
+__all__ = ["ROW", "Case", "Scenario", "bare", "calibrated", "plain", "run_cases"]
+
+#: What a row of a comparison holds.
+ROW = (
+    "trace",
+    "policy",
+    "forecaster",
+    "td",
+    "seed",
+    "stress",
+    "saved",
+    "latency_mean_ms",
+    "latency_p99_ms",
+    "processed",
+    "degradation",
+    "error_input",
+    "error_replica",
+    "changes",
+)
+# One thread each, since the processes already share the cores.
+_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+
+_stop: Event | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scenario:
+    """An input, what runs on it, and how it is measured: all of a run but the policy and the seed.
+
+    Parameters
+    ----------
+    trace : RateTrace
+        The input.
+    topology : Topology
+        What runs.
+    settings : SimulationSettings
+        The simulated system.
+    loop : LoopSettings
+        The control loop.
+    r_over : float, optional
+        The replicas that saved resources are measured against; what the peak needs by default.
+    stress : Stress, optional
+        What goes wrong.
+    warm_up_s : float
+        Metrics count from here on.
+    warm_start : bool
+        Whether a run begins with the replicas that the first rate needs.
+    paper_window : int, optional
+        How many observations the forecasters of PA-SPS look back, where that is part of the set-up.
+    """
+
+    trace: RateTrace
+    topology: Topology
+    loop: LoopSettings
+    settings: SimulationSettings
+    r_over: float | None = None
+    stress: Stress | None = None
+    warm_up_s: float = 30.0
+    warm_start: bool = True
+    paper_window: int | None = None
+
+    def options(self, policy: Policy, seed: int, keep_decisions: bool = False) -> SimulationOptions:
+        """Return the options of one run; by default one that leaves metrics alone."""
+        window = self.paper_window if policy.forecaster in PAPER_FORECASTERS else None
+        return SimulationOptions(
+            planner=policy.make_planner(self.topology, peak_replicas(self.topology, self.trace)),
+            forecaster=policy.make_forecaster(window),
+            loop=self.loop,
+            settings=self.settings,
+            seed=seed,
+            stress=self.stress,
+            warm_up_s=self.warm_up_s,
+            warm_start=self.warm_start,
+            r_over=self.r_over,
+            keep_decisions=keep_decisions,
+        )
+
+
+@dataclass(frozen=True)
+class Case:
+    """One run of a comparison."""
+
+    scenario: Scenario
+    policy: Policy
+    seed: int
+
+    def run(self, watch: Watch | None = None, keep_decisions: bool = True) -> SimulationReport:
+        """Simulate it."""
+        options = self.scenario.options(self.policy, self.seed, keep_decisions)
+        return simulate(self.scenario.topology, self.scenario.trace, options, watch=watch)
+
+    def row(self, watch: Watch | None = None) -> dict[str, Any]:
+        """Simulate it, and return its row."""
+        try:
+            found = self.run(watch, keep_decisions=False).row()
+        except ForetideError as error:
+            where = f"{self.policy.label} on {self.scenario.trace.name}, seed {self.seed}"
+            raise PlanError(f"{where}: {error}") from error
+        return {name: found[name] for name in ROW}
+
+
+def calibrated(trace: RateTrace, td_s: float, **changes: Any) -> Scenario:
+    """Return the experiment of PA-SPS on this trace, as `pasps_setup` calibrates it; `changes` are fields to replace.
+
+    >>> from foretide.traces import load_trace
+    >>> scenario = calibrated(load_trace("pasps_dns"), td_s=5.0)
+    >>> scenario.r_over, scenario.loop.sample_s, scenario.settings.base_latency_s
+    (12, 5.0, 0.153)
+    """
+    setup = pasps_setup(trace)
+    scenario = Scenario(
+        trace=trace,
+        topology=setup.topology,
+        loop=setup.loop(td_s),
+        settings=setup.settings(),
+        r_over=setup.r_over,
+        paper_window=setup.history,
+    )
+    return replace(scenario, **changes)
+
+
+def plain(trace: RateTrace, topology: Topology, td_s: float, **changes: Any) -> Scenario:
+    """Return a scenario with a topology of the user's and defaults for all else; `changes` are fields to replace.
+
+    >>> from foretide.sim.pasps_setup import twitter_chain
+    >>> plain(RateTrace("flat", 60, [10.0, 10.0]), twitter_chain(), td_s=0.5).loop.sample_s
+    0.5
+    """
+    loop = LoopSettings(td_s=td_s, sample_s=min(LoopSettings().sample_s, td_s))
+    return replace(Scenario(trace=trace, topology=bare(topology), loop=loop, settings=SimulationSettings()), **changes)
+
+
+def bare(topology: Topology) -> Topology:
+    """Return the topology without functions, which need not travel to other processes.
+
+    >>> from foretide.topology import flow
+    >>> job = flow("words")
+    >>> _ = job.source("in").operator("count", len)
+    >>> bare(job.build()).operators[0].function is None
+    True
+    """
+    return replace(
+        topology,
+        sources=tuple(replace(source, connector=Connector()) for source in topology.sources),
+        operators=tuple(replace(operator, function=None) for operator in topology.operators),
+        sinks=tuple(replace(sink, connector=Connector()) for sink in topology.sinks),
+    )
+
+
+def run_cases(
+    cases: Sequence[Case], workers: int = 1, on_row: Callable[[int, Mapping[str, Any]], None] | None = None
+) -> list[dict[str, Any]]:
+    """Return the row of every case, in their order.
+
+    Interrupting it (Ctrl-C) ends the processes and raises `KeyboardInterrupt`; a case that fails ends it likewise.
+
+    Parameters
+    ----------
+    cases : sequence of Case
+        What to run.
+    workers : int
+        Processes; with 1, all runs in this one.
+    on_row : callable, optional
+        Told of each case that is through: its number and its row.
+
+    Raises
+    ------
+    ConfigError
+        When there is no case, or one cannot be set up: before anything runs.
+    """
+    if not cases:
+        raise ConfigError("cases", expected="at least one run", got="none")
+    for case in {(case.policy.label, id(case.scenario)): case for case in cases}.values():
+        check_duration(case.scenario.trace, case.scenario.options(case.policy, case.seed))
+    rows: dict[int, dict[str, Any]] = {}
+    with closing(_in_processes(cases, workers) if workers > 1 and len(cases) > 1 else _in_line(cases)) as done:
+        for number, row in done:
+            rows[number] = row
+            if on_row is not None:
+                on_row(number, row)
+    return [rows[number] for number in range(len(cases))]
+
+
+def _in_line(cases: Sequence[Case]) -> Generator[tuple[int, dict[str, Any]], None, None]:
+    for number, case in enumerate(cases):
+        yield number, case.row()
+
+
+def _in_processes(cases: Sequence[Case], workers: int) -> Generator[tuple[int, dict[str, Any]], None, None]:
+    # Fresh processes: forking one in which numba or BLAS threads run can hang.
+    context = multiprocessing.get_context("spawn")
+    stop = context.Event()
+    with _single_threads(), ProcessPoolExecutor(min(workers, len(cases)), context, _begin, (stop,)) as pool:
+        running: dict[Future[dict[str, Any]], int] = {pool.submit(_run, case): at for at, case in enumerate(cases)}
+        try:
+            while running:
+                done, _ = wait(running, return_when=FIRST_COMPLETED)
+                for future in done:
+                    yield running.pop(future), future.result()
+        except BaseException:
+            # Whatever ended it, the runs in progress notice at their next cycle, and the others never begin.
+            stop.set()
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
+class _Stopped(Exception):  # noqa: N818 - not an error: someone asked
+    """The comparison was interrupted."""
+
+
+def _begin(stop: Event) -> None:
+    """Set up a process: Ctrl-C is for the one that gives the work out."""
+    global _stop
+    _stop = stop
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _run(case: Case) -> dict[str, Any]:
+    return case.row(_watch)
+
+
+def _watch(done_s: float, total_s: float) -> None:
+    if _stop is not None and _stop.is_set():
+        raise _Stopped
+
+
+@contextmanager
+def _single_threads() -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in _THREADS}
+    os.environ.update({name: "1" for name, value in before.items() if value is None})
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)

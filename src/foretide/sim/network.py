@@ -1,0 +1,259 @@
+"""The topology as stations and the streams between them, event by event."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from foretide.errors import ConfigError
+from foretide.records import Floats, Ints
+from foretide.sim import _kernels
+from foretide.sim.dispatching import Dispatcher
+from foretide.sim.even_station import EvenStation
+from foretide.sim.exits import Exit
+from foretide.sim.load import Arrivals, KeyDraw, Service
+from foretide.sim.replica_station import ReplicaStation
+from foretide.sim.settings import SimulationSettings
+from foretide.sim.shared_station import SharedStation
+from foretide.sim.splitting import Splitter
+from foretide.sim.station import Station, hosts_of
+from foretide.sim.streams import Purpose, RandomStreams
+from foretide.topology import Topology
+from foretide.traces import RateTrace
+
+__all__ = ["Feed", "Network", "StepFlow", "merged", "services_of", "splitters_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class StepFlow:
+    """What flowed in one step: arrivals by source, and what was passed on by edge."""
+
+    arrived: Ints
+    passed: Ints
+
+
+class Feed:
+    """What arrives at the sources.
+
+    Parameters
+    ----------
+    topology : Topology
+        What runs.
+    traces : mapping of str to RateTrace
+        The rate of every source.
+    settings : SimulationSettings
+        How events arrive, and their values.
+    streams : RandomStreams
+        Where chance comes from.
+    """
+
+    def __init__(
+        self,
+        topology: Topology,
+        traces: Mapping[str, RateTrace],
+        settings: SimulationSettings,
+        streams: RandomStreams,
+    ) -> None:
+        self._arrivals = [
+            Arrivals(traces[source], settings.arrivals, streams.rng(Purpose.ARRIVALS, place))
+            for place, source in enumerate(topology.layout.sources)
+        ]
+        self.keys = None if settings.keys is None else KeyDraw(settings.keys, streams.rng(Purpose.KEYS))
+
+    def until(self, end_s: float, lanes: int) -> list[Floats]:
+        """Return the tuples that arrive at each source up to an instant."""
+        return [self._tuples(arrivals.until(end_s), lanes) for arrivals in self._arrivals]
+
+    def _tuples(self, instants_s: Floats, lanes: int) -> Floats:
+        tuples: Floats = np.empty((lanes, instants_s.size))
+        tuples[_kernels.AT] = tuples[_kernels.ROOT] = instants_s
+        if lanes > _kernels.KEY:
+            assert self.keys is not None, "a lane for values comes with values"
+            tuples[_kernels.KEY] = self.keys.draw(instants_s.size)
+        return tuples
+
+
+class Network:
+    """Sources, stations and the streams between them.
+
+    In a step, each operator serves all that reaches it up to the end of the step before the next operator in
+    topological order does: nothing flows back, so the order of events is kept.
+
+    Parameters
+    ----------
+    topology : Topology
+        What runs.
+    traces : mapping of str to RateTrace
+        The rate of every source.
+    settings : SimulationSettings
+        How it runs.
+    seed : int
+        Where chance comes from.
+    """
+
+    def __init__(
+        self, topology: Topology, traces: Mapping[str, RateTrace], settings: SimulationSettings, seed: int
+    ) -> None:
+        streams = RandomStreams(seed)
+        self.exit = Exit(settings.base_latency_s)
+        self._feed = Feed(topology, traces, settings, streams)
+        self._splitters = splitters_of(topology, settings, streams)
+        services = services_of(topology, settings, streams, self._feed.keys)
+        even = _are_even(services, settings)
+        self._lanes = 2 if even else 3 if settings.keys is None else 4
+        self.stations: list[Station] = [
+            _station(operator, int(topology.maximum_replicas[operator]), service, settings, even)
+            for operator, service in enumerate(services)
+        ]
+        self.dispatchers = _dispatchers(topology, settings)
+        flow = topology.flow
+        self._sources = flow.sources
+        self._targets = [np.flatnonzero(flow.starts == node).tolist() for node in range(len(self._splitters))]
+        self._ends = (flow.ends - flow.sources).tolist()
+        self._down_until_s, self._gone, self._ended = -np.inf, 0, 0
+
+    @property
+    def processed_events(self) -> int:
+        """Events that left, or ended where no output took them."""
+        return self.exit.events + self._ended
+
+    @property
+    def dropped_events(self) -> int:
+        """Events lost to full queues or a restart."""
+        return self._gone + sum(station.counts.dropped_events for station in self.stations)
+
+    def resize(self, replicas: Ints, now_s: float) -> None:
+        """Have so many replicas of each operator active from now on."""
+        for station, count in zip(self.stations, replicas.tolist(), strict=True):
+            station.resize(count, now_s)
+        for edge, dispatcher in self.dispatchers.items():
+            dispatcher.resize(int(replicas[self._ends[edge]]))
+
+    def stop(self, until_s: float, *, lose: bool) -> None:
+        """Let nothing begin before `until_s`; where `lose` says so, what is here or arrives until then is lost."""
+        for station in self.stations:
+            station.stop(until_s, lose=lose)
+        if lose:
+            self._down_until_s = until_s
+
+    def step(self, end_s: float) -> StepFlow:
+        """Let everything happen up to an instant."""
+        arriving = self._feed.until(end_s, self._lanes)
+        arrived = np.array([tuples.shape[1] for tuples in arriving], dtype=np.int64)
+        passed: Ints = np.zeros(len(self._ends), dtype=np.int64)
+        inbox: list[list[Floats]] = [[] for _ in self.stations]
+        for node, tuples in enumerate(arriving):
+            self._pass_on(node, self._not_lost(tuples), inbox, passed)
+        for operator, station in enumerate(self.stations):
+            if inbox[operator]:
+                station.receive(merged(inbox[operator]))
+            departed = station.run(end_s)
+            self._pass_on(self._sources + operator, departed, inbox, passed)
+        for edge, dispatcher in self.dispatchers.items():
+            station = self.stations[self._ends[edge]]
+            assert isinstance(station, ReplicaStation), "dispatchers come with queues of replicas"
+            dispatcher.learn(station)
+        return StepFlow(arrived, passed)
+
+    def _not_lost(self, tuples: Floats) -> Floats:
+        """Return what arrives after the topology is up again."""
+        if not tuples.shape[1] or tuples[_kernels.AT, 0] >= self._down_until_s:
+            return tuples
+        lost = int(np.searchsorted(tuples[_kernels.AT], self._down_until_s, side="left"))
+        self._gone += lost
+        return tuples[:, lost:]
+
+    def _pass_on(self, node: int, tuples: Floats, inbox: list[list[Floats]], passed: Ints) -> None:
+        if not tuples.shape[1]:
+            return
+        if not self._targets[node]:
+            self.exit.leave(tuples)
+            return
+        parts, ended = self._splitters[node](tuples)
+        self._ended += ended
+        for edge, part in zip(self._targets[node], parts, strict=True):
+            if part.shape[1] and edge in self.dispatchers:
+                part = self.dispatchers[edge](part)
+            passed[edge] += part.shape[1]
+            inbox[self._ends[edge]].append(part)
+
+
+def services_of(
+    topology: Topology, settings: SimulationSettings, streams: RandomStreams, keys: KeyDraw | None
+) -> list[Service]:
+    """Return the execution times of every operator, which must declare its mean."""
+    unknown = np.flatnonzero(~(topology.declared_execution_s > 0))
+    if unknown.size:
+        operator = topology.layout.operators[unknown[0]]
+        raise ConfigError(
+            f"operator {operator!r}: execution_s", expected="more than 0 seconds", got="none", remedy="declare it"
+        )
+    sensitive = topology.layout.operators if settings.keys is None else settings.keys.sensitive
+    for name in sensitive or ():
+        if name not in topology.layout.operator_index:
+            known = ", ".join(topology.layout.operators)
+            raise ConfigError("simulation.keys.sensitive", expected=f"operators among {known}", got=repr(name))
+    return [
+        Service(
+            float(mean_s) * settings.service_factor,
+            settings.service,
+            cv=settings.service_cv,
+            costs=keys.costs if keys is not None and (sensitive is None or name in sensitive) else None,
+            rng=streams.rng(Purpose.SERVICES, place),
+        )
+        for place, (name, mean_s) in enumerate(
+            zip(topology.layout.operators, topology.declared_execution_s, strict=True)
+        )
+    ]
+
+
+def splitters_of(topology: Topology, settings: SimulationSettings, streams: RandomStreams) -> list[Splitter]:
+    """Return what spreads the tuples of each source and operator over its edges."""
+    layout, splitters = topology.layout, []
+    for node, name in enumerate((*layout.sources, *layout.operators)):
+        edges = [(column, output) for column, (start, output, _) in enumerate(layout.edges) if start == name]
+        outputs = list(dict.fromkeys(output for _, output in edges))
+        share = {output: float(topology.declared_share[column]) for column, output in edges}
+        rng = streams.rng(Purpose.SPLITS, node) if settings.routing == "random" else None
+        taken = [outputs.index(output) for _, output in edges]
+        splitters.append(Splitter([share[output] for output in outputs], taken, rng))
+    return splitters
+
+
+def _are_even(services: list[Service], settings: SimulationSettings) -> bool:
+    """Say whether every service of an operator takes equally long and nothing is lost or told apart."""
+    special = (settings.queue_bound, settings.timeout_s, settings.workers, settings.keys)
+    plain = settings.queue == "operator" and all(setting is None for setting in special)
+    return plain and all(service.constant_s is not None for service in services)
+
+
+def _station(operator: int, pool: int, service: Service, settings: SimulationSettings, even: bool) -> Station:
+    if even:
+        return EvenStation(pool, service.mean_s)
+    kind = SharedStation if settings.queue == "operator" else ReplicaStation
+    return kind(hosts_of(settings.workers, operator, pool), service, settings)
+
+
+def _dispatchers(topology: Topology, settings: SimulationSettings) -> dict[int, Dispatcher]:
+    """Return the grouping of every edge at work, by the edge's column, where replicas have queues of their own."""
+    if settings.queue == "operator":
+        return {}
+    spec = {(edge.start, edge.output, edge.end): edge.grouping for edge in topology.edges}
+    dispatchers = {}
+    for column, edge in enumerate(topology.layout.edges):
+        place = topology.layout.operator_index[edge[2]]
+        replicas, execution_s = int(topology.initial_replicas[place]), float(topology.declared_execution_s[place])
+        dispatchers[column] = Dispatcher(spec[edge], replicas, execution_s, settings.step_s)
+    return dispatchers
+
+
+def merged(parts: list[Floats]) -> Floats:
+    """Return tuples from several edges in the order of their arrival."""
+    merged = parts[0]
+    for part in parts[1:]:
+        out: Floats = np.empty((merged.shape[0], merged.shape[1] + part.shape[1]))
+        _kernels.merge(merged, part, out)
+        merged = out
+    return merged

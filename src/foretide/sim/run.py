@@ -1,0 +1,232 @@
+"""One run in simulated time: a trace, a topology, and the control loop that steers it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from foretide.clock import ManualClock
+from foretide.control.decision import Decision
+from foretide.control.loop import ControlLoop, Parts
+from foretide.errors import ConfigError, PlanError
+from foretide.records import Ints
+from foretide.sim.needs import needed_replicas
+from foretide.sim.options import SimulationOptions
+from foretide.sim.outcome import Estimate, SimulationReport, Yardstick, estimate_of, measure
+from foretide.sim.system import SimulatedSystem
+from foretide.sim.trail import Tap
+from foretide.topology import Topology
+from foretide.traces import RateTrace
+
+__all__ = ["Watch", "check_duration", "peak_replicas", "simulate"]
+
+# Latencies are gathered about this often, for the report.
+_POLL_S = 1.0
+
+#: Called with the simulated seconds that passed and those of the whole run; what it raises ends the run.
+Watch = Callable[[float, float], None]
+
+
+def simulate(
+    topology: Topology,
+    trace: RateTrace | Mapping[str, RateTrace],
+    options: SimulationOptions | None = None,
+    *,
+    watch: Watch | None = None,
+    **given: Any,
+) -> SimulationReport:
+    """Return how a policy does on an input.
+
+    The control loop runs as it does on a real system, against `SimulatedSystem` and a clock that jumps from cycle to
+    cycle. The run ends with the trace; what is queued then counts as not processed.
+
+    Parameters
+    ----------
+    topology : Topology
+        What runs; operators must declare their execution time.
+    trace : RateTrace, or mapping of source to RateTrace
+        The input; a single one is every source's. Of several, the longest says when the run ends.
+    options : SimulationOptions, optional
+        Who decides and how.
+    watch : callable, optional
+        Told of the progress after each cycle.
+    **given
+        Fields of `SimulationOptions`, instead of `options` or in place of single ones of it.
+
+    Raises
+    ------
+    ConfigError
+        When an option is wrong, or the trace is too short for the warm-up or for one interval.
+    PlanError
+        When a cycle fails: the numbers of such a run would be those of another policy.
+
+    Examples
+    --------
+    >>> from foretide.topology import flow
+    >>> job = flow("words")
+    >>> _ = job.source("in").operator("count", execution_s=0.01, replicas=(1, 8))
+    >>> trace = RateTrace("steps", bin_s=30, rates=[100, 350, 100, 100])
+    >>> report = simulate(job.build(), trace, planner="pasps", forecaster="basic", td_s=5.0)
+    >>> round(report.metrics.processed, 2), report.metrics.changes > 0
+    (1.0, True)
+    """
+    options = SimulationOptions.of(given) if options is None else replace(options, **given)
+    traces = _by_source(topology, trace)
+    duration_s = check_duration(traces, options)
+    warm = _warm(topology, traces) if options.warm_start else topology
+    stressed = {source: _noisy(rates, options, number) for number, (source, rates) in enumerate(traces.items())}
+    clock = ManualClock()
+    system = SimulatedSystem(warm, stressed, clock=clock, settings=options.simulation, seed=options.seed)
+    tap = Tap(warm, system, options.stress, options.warm_up_s)
+    parts = Parts(
+        metrics=tap,
+        actuator=system,
+        planner=options.fresh_planner(),
+        forecaster=options.fresh_forecaster(),
+        clock=clock,
+    )
+    loop = ControlLoop(warm, parts, options.control)
+    log = _Log(options.control.td_s, options.keep_decisions)
+    for decision in _drive(loop, tap, clock, duration_s, options.simulation.step_s):
+        log.add(decision)
+        if watch is not None:
+            watch(decision.at_s, duration_s)
+    return _report(warm, traces, options, tap, system, log, loop.failures.get("forecast", 0))
+
+
+def peak_replicas(topology: Topology, trace: RateTrace | Mapping[str, RateTrace]) -> Ints:
+    """Return the replicas that every operator needs at the input's peak: r_over of SPEC P8, by operator.
+
+    >>> from foretide.topology import flow
+    >>> job = flow("words")
+    >>> _ = job.source("in").operator("count", execution_s=0.01, replicas=(1, 8))
+    >>> peak_replicas(job.build(), RateTrace("steps", bin_s=30, rates=[100, 350])).tolist()
+    [4]
+    """
+    peaks = {source: rates.peak_rate for source, rates in _by_source(topology, trace).items()}
+    return needed_replicas(topology, peaks)
+
+
+def check_duration(trace: RateTrace | Mapping[str, RateTrace], options: SimulationOptions) -> float:
+    """Return the seconds that a run takes, or raise a `ConfigError` where the trace is too short for the options."""
+    traces = [trace] if isinstance(trace, RateTrace) else list(trace.values())
+    duration_s = max(rates.duration_s for rates in traces)
+    td_s, warm_up_s = options.control.td_s, options.warm_up_s
+    if warm_up_s + td_s > duration_s:
+        setting = "td_s" if td_s >= warm_up_s else "warm_up_s"
+        raise ConfigError(
+            setting,
+            expected=f"a warm-up and one interval within the {duration_s:g} s of trace {traces[0].name!r}",
+            got=f"td of {td_s:g} s after a warm-up of {warm_up_s:g} s",
+            remedy="take a longer trace, a shorter td or a shorter warm-up",
+        )
+    return duration_s
+
+
+def _by_source(topology: Topology, trace: RateTrace | Mapping[str, RateTrace]) -> dict[str, RateTrace]:
+    sources = topology.layout.sources
+    if isinstance(trace, RateTrace):
+        return dict.fromkeys(sources, trace)
+    if set(trace) != set(sources):
+        raise ConfigError("trace", expected=f"a trace for each source: {', '.join(sources)}", got=", ".join(trace))
+    return {source: trace[source] for source in sources}
+
+
+def _warm(topology: Topology, traces: Mapping[str, RateTrace]) -> Topology:
+    """Return the topology with the initial replicas that the first rate above 0 needs."""
+    firsts = {source: float(rates.rates[np.argmax(rates.rates > 0)]) for source, rates in traces.items()}
+    needed = needed_replicas(topology, firsts).tolist()
+    operators = (
+        replace(operator, replicas=replace(operator.replicas, initial=count))
+        for operator, count in zip(topology.operators, needed, strict=True)
+    )
+    return replace(topology, operators=tuple(operators))
+
+
+def _noisy(trace: RateTrace, options: SimulationOptions, source: int) -> RateTrace:
+    # Each source has noise of its own.
+    return trace if options.stress is None else options.stress.noisy(trace, options.seed + 1_000_003 * source)
+
+
+class _Log:
+    """What is kept of the decisions: what the metrics need, and all of them where asked."""
+
+    def __init__(self, td_s: float, keep: bool) -> None:
+        self._td_s, self._keep = td_s, keep
+        self.decisions: list[Decision] = []
+        self.estimates: list[Estimate] = []
+
+    def add(self, decision: Decision) -> None:
+        """Keep what is to be kept."""
+        if self._keep:
+            self.decisions.append(decision)
+        estimate = estimate_of(decision, self._td_s)
+        if estimate is not None:
+            self.estimates.append(estimate)
+
+
+def _drive(loop: ControlLoop, tap: Tap, clock: ManualClock, duration_s: float, step_s: float) -> Iterator[Decision]:
+    """Run cycle after cycle to the end of the trace, and yield every decision."""
+    for instant_s, is_cycle in _instants(duration_s, loop.settings.td_s, step_s):
+        clock.set_s(instant_s)
+        tap.poll(instant_s)
+        if is_cycle:
+            yield _checked(loop.run_cycle())
+
+
+def _instants(duration_s: float, td_s: float, step_s: float) -> Iterator[tuple[float, bool]]:
+    """Yield when to look, and whether to decide as well; at the very end there is nothing left to decide."""
+    poll_s = step_s * max(1, round(_POLL_S / step_s))
+    polls = {round(poll_s * number, 9) for number in range(1, math.ceil(duration_s / poll_s) + 1)}
+    cycles = {round(td_s * number, 9) for number in range(1, math.ceil(duration_s / td_s))}
+    for instant_s in sorted(polls | cycles | {duration_s}):
+        if instant_s <= duration_s:
+            yield instant_s, instant_s in cycles
+
+
+def _checked(decision: Decision) -> Decision:
+    failure = decision.failure
+    if failure is not None and failure.ready:
+        if isinstance(failure.error, ConfigError):
+            raise failure.error
+        raise PlanError(
+            f"cycle {decision.cycle}, at {decision.at_s:g} s: {failure}; the run is given up, since a cycle without a "
+            "plan would count as the policy's doing"
+        ) from failure.error
+    return decision
+
+
+def _report(
+    topology: Topology,
+    traces: Mapping[str, RateTrace],
+    options: SimulationOptions,
+    tap: Tap,
+    system: SimulatedSystem,
+    log: _Log,
+    stand_ins: int,
+) -> SimulationReport:
+    r_over = options.r_over or float(peak_replicas(topology, traces).sum())
+    series, totals = tap.series(), {name: float(count) for name, count in system.totals._asdict().items()}
+    by = Yardstick(
+        topology=topology,
+        execution_s=topology.declared_execution_s * options.simulation.service_factor,
+        r_over=r_over,
+        td_s=options.control.td_s,
+        sample_s=options.control.sample_s,
+        from_s=options.warm_up_s,
+    )
+    return SimulationReport(
+        topology=topology,
+        trace=" + ".join(dict.fromkeys(rates.name for rates in traces.values())),
+        options=options,
+        r_over=r_over,
+        metrics=measure(series, tap.latency, log.estimates, totals, by),
+        series=series,
+        decisions=tuple(log.decisions),
+        totals=totals,
+        stand_ins=stand_ins,
+    )

@@ -1,0 +1,312 @@
+"""Executors of a Spark application: asked for, let go gracefully, and counted; planned, requested, observed apart.
+
+Reaches the scheduler of a classic session through its Java gateway. The calls are those that Spark's own dynamic
+allocation makes, so they work wherever that does: ``local-cluster``, standalone, YARN, Kubernetes.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from pydantic import Field, model_validator
+from pyspark.sql import SparkSession
+
+from foretide.config import Settings
+from foretide.errors import ActuatorError, ConfigError
+
+__all__ = [
+    "ExecutorCounts",
+    "ExecutorManager",
+    "ExecutorSettings",
+    "ExecutorsUnavailable",
+    "Scheduler",
+    "SparkScheduler",
+    "open_scheduler",
+]
+
+_LOG = logging.getLogger(__name__)
+
+
+class ExecutorSettings(Settings):
+    """How many executors there may be, and how they are let go."""
+
+    minimum: int = Field(default=1, ge=1, description="Executors that are kept in any case.")
+    maximum: int = Field(default=8, ge=1, description="Executors that are asked for at most.")
+    cores: int | None = Field(
+        default=None, ge=1, description="Task slots of an executor; what Spark's settings say unless given."
+    )
+    release_after_s: float = Field(
+        default=10.0, ge=0, description="Seconds for which fewer executors must have been enough before one is let go."
+    )
+    kill_after_s: float = Field(
+        default=30.0, gt=0, description="Seconds after which an executor that is to go and stays is killed."
+    )
+
+    @model_validator(mode="after")
+    def _in_order(self) -> ExecutorSettings:
+        if self.maximum < self.minimum:
+            raise ValueError(f"maximum of at least minimum ({self.minimum})")
+        return self
+
+
+@dataclass(frozen=True)
+class ExecutorCounts:
+    """How many executors are meant, asked for, and there.
+
+    Parameters
+    ----------
+    planned : int
+        What the slots of the plan need, within the bounds.
+    requested : int
+        What Spark was last asked for.
+    observed : int
+        What runs and may get tasks.
+    """
+
+    planned: int
+    requested: int
+    observed: int
+
+
+class ExecutorsUnavailable(ActuatorError):  # noqa: N818 - says what is the case
+    """The application has no executors that could be added or removed."""
+
+
+class Scheduler(Protocol):
+    """The scheduler of an application, as far as executors go."""
+
+    @property
+    def cores(self) -> int:
+        """Task slots of one executor."""
+        ...
+
+    def executors(self) -> tuple[str, ...]:
+        """Return the ids of the executors that run, oldest first."""
+        ...
+
+    def request_total(self, executors: int) -> bool:
+        """Ask for so many executors in all; return whether the request was heard."""
+        ...
+
+    def decommission(self, ids: Sequence[str]) -> tuple[str, ...]:
+        """Let executors finish what they do and go; return those that will."""
+        ...
+
+    def kill(self, ids: Sequence[str]) -> bool:
+        """End executors at once; return whether the request was heard."""
+        ...
+
+
+class SparkScheduler:
+    """The scheduler behind a classic session."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        context: Any = spark.sparkContext
+        self._context = context
+        self._scala = context._jsc.sc()
+        self._cores = _executor_cores(context)
+
+    @property
+    def cores(self) -> int:
+        """Task slots of one executor."""
+        return self._cores
+
+    def executors(self) -> tuple[str, ...]:
+        """Return the ids of the executors that run, oldest first."""
+        found = self._scala.getExecutorIds()
+        ids = [str(found.apply(place)) for place in range(found.size())]
+        return tuple(sorted(ids, key=lambda id: (len(id), id)))
+
+    def request_total(self, executors: int) -> bool:
+        """Ask for so many executors in all."""
+        nowhere = self._context._jvm.PythonUtils.toScalaMap(self._context._jvm.java.util.HashMap())
+        return bool(self._scala.requestTotalExecutors(executors, 0, nowhere))
+
+    def decommission(self, ids: Sequence[str]) -> tuple[str, ...]:
+        """Let executors finish what they do and go; Spark schedules nothing more on them."""
+        jvm, gateway = self._context._jvm, self._context._gateway
+        reason = jvm.org.apache.spark.scheduler.ExecutorDecommissionInfo("foretide: scale in", jvm.scala.Option.empty())
+        pairs = gateway.new_array(jvm.scala.Tuple2, len(ids))
+        for place, id in enumerate(ids):
+            pairs[place] = jvm.scala.Tuple2(id, reason)
+        gone = self._scala.schedulerBackend().decommissionExecutors(pairs, True, False)
+        return tuple(str(gone.apply(place)) for place in range(gone.size()))
+
+    def kill(self, ids: Sequence[str]) -> bool:
+        """End executors at once; what they were doing is done again elsewhere."""
+        jvm = self._context._jvm
+        found = jvm.java.util.ArrayList()
+        for id in ids:
+            found.add(id)
+        return bool(self._scala.killExecutors(jvm.PythonUtils.toSeq(found)))
+
+
+def open_scheduler(spark: Any) -> SparkScheduler:
+    """Return the scheduler of a session.
+
+    Raises
+    ------
+    ExecutorsUnavailable
+        When it is a Spark Connect session, or one on ``local[n]``, which has slots only.
+    """
+    if type(spark).__module__.startswith("pyspark.sql.connect"):
+        raise ExecutorsUnavailable(
+            "session: expected a classic Spark session, got Spark Connect, which gives no access to executors; "
+            "run in the driver with spark.api.mode=classic, or advise only"
+        )
+    master = str(spark.sparkContext.master)
+    if master.startswith("local") and not master.startswith("local-cluster"):
+        raise ExecutorsUnavailable(
+            f"master {master!r}: expected a cluster with executors, got a single process, which has slots only; "
+            "use local-cluster[n,cores,MiB], standalone, YARN or Kubernetes"
+        )
+    return SparkScheduler(spark)
+
+
+class ExecutorManager:
+    """Keeps the executors of an application at what the plan needs.
+
+    More are asked for at once. Fewer only after they were enough for a while: the youngest are decommissioned, which
+    lets their tasks end; one that stays is killed. A request that Spark does not hear is made again with the next plan.
+
+    Parameters
+    ----------
+    scheduler : Scheduler
+        Where they come from.
+    settings : ExecutorSettings
+        Bounds and patience.
+    ticks : callable
+        A clock that never jumps, in seconds.
+
+    Raises
+    ------
+    ConfigError
+        When `cores` is neither given nor known.
+    """
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        settings: ExecutorSettings | None = None,
+        ticks: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.settings = settings or ExecutorSettings()
+        self._scheduler, self._ticks = scheduler, ticks
+        self._cores = self.settings.cores or scheduler.cores
+        if self._cores < 1:
+            raise ConfigError(
+                "executors.cores", expected="task slots of an executor", got="none in spark.executor.cores"
+            )
+        self._lock = threading.Lock()
+        self._planned = self._requested = max(self.settings.minimum, len(self._seen()))
+        self._enough_since: float | None = None
+        self._leaving: dict[str, float] = {}
+
+    def request_slots(self, slots: int) -> ExecutorCounts:
+        """See to executors for so many task slots.
+
+        Raises
+        ------
+        ActuatorError
+            When Spark does not hear the request.
+        """
+        return self.request(math.ceil(slots / self._cores))
+
+    def request(self, executors: int) -> ExecutorCounts:
+        """See to so many executors, within the bounds."""
+        with self._lock:
+            self._planned = min(max(executors, self.settings.minimum), self.settings.maximum)
+            self._end_leavers()
+            if self._planned >= self._requested:
+                self._enough_since = None
+                self._grow()
+            elif self._patient():
+                self._shrink()
+            return self.counts()
+
+    def counts(self) -> ExecutorCounts:
+        """Return how many are planned, requested and observed."""
+        return ExecutorCounts(self._planned, self._requested, len(self._seen()))
+
+    def _seen(self) -> tuple[str, ...]:
+        try:
+            ids = self._scheduler.executors()
+        except Exception as error:  # py4j raises what it likes
+            raise ActuatorError(f"executors: expected Spark's list of them, got {error}") from error
+        leaving = getattr(self, "_leaving", {})
+        return tuple(id for id in ids if id not in leaving)
+
+    def _grow(self) -> None:
+        # Asked for anew while some are missing: a lost executor is replaced, a request that was not heard repeated.
+        if self._planned == self._requested and len(self._seen()) >= self._planned:
+            return
+        self._ask(self._planned)
+
+    def _ask(self, executors: int) -> None:
+        try:
+            heard = self._scheduler.request_total(executors)
+        except Exception as error:
+            raise ActuatorError(f"executors: expected Spark to take a request for {executors}, got {error}") from error
+        if not heard:
+            raise ActuatorError(
+                f"executors: expected Spark to take a request for {executors}, got a refusal; check quota and limits"
+            )
+        self._requested = executors
+
+    def _patient(self) -> bool:
+        """Tell whether fewer executors have been enough for long enough."""
+        now_s = self._ticks()
+        self._enough_since = now_s if self._enough_since is None else self._enough_since
+        return now_s - self._enough_since >= self.settings.release_after_s
+
+    def _shrink(self) -> None:
+        extra = len(self._seen()) - self._planned
+        # The youngest go: the oldest hold most of what is cached.
+        going = self._seen()[::-1][: max(0, extra)]
+        self._ask(self._planned)
+        self._enough_since = None
+        if going:
+            self._dismiss(going)
+
+    def _dismiss(self, ids: Sequence[str]) -> None:
+        now_s = self._ticks()
+        try:
+            gone = self._scheduler.decommission(ids)
+        except Exception:
+            _LOG.warning("executors %s cannot be decommissioned and are killed", ", ".join(ids), exc_info=True)
+            gone = ()
+        self._leaving.update(dict.fromkeys(gone, now_s))
+        if left := [id for id in ids if id not in gone]:
+            self._kill(left)
+
+    def _end_leavers(self) -> None:
+        """Forget executors that have gone, and kill those that were to go long ago."""
+        present = set(self._scheduler.executors()) if self._leaving else set()
+        self._leaving = {id: since for id, since in self._leaving.items() if id in present}
+        late = [id for id, since in self._leaving.items() if self._ticks() - since > self.settings.kill_after_s]
+        if late:
+            self._kill(late)
+
+    def _kill(self, ids: Sequence[str]) -> None:
+        try:
+            self._scheduler.kill(ids)
+        except Exception as error:
+            raise ActuatorError(f"executors {', '.join(ids)}: expected them to go, got {error}") from error
+        self._leaving.update({id: self._leaving.get(id, self._ticks()) for id in ids})
+
+
+def _executor_cores(context: Any) -> int:
+    """Return the task slots of an executor, as the master or Spark's settings say; 0 where they do not."""
+    configured = context.getConf().get("spark.executor.cores")
+    if configured:
+        return int(configured)
+    master = str(context.master)
+    if master.startswith("local-cluster["):
+        return int(master.split("[", 1)[1].rstrip("]").split(",")[1])
+    return 1 if master.startswith(("yarn", "k8s")) else 0

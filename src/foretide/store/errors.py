@@ -1,0 +1,86 @@
+"""What can go wrong with the store of runs."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from foretide.errors import ForetideError
+
+__all__ = ["DatabaseError", "Fault", "StoreError", "StoreVersionError", "UnknownRunError"]
+
+#: What a database may answer instead of doing what it was asked: someone else holds it; it has no room; it is damaged;
+#: it cannot be reached or written; it does not take this row.
+Fault: TypeAlias = Literal["locked", "full", "corrupt", "unavailable", "rejected"]
+
+_REMEDIES: dict[Fault, str] = {
+    "locked": "wait until the other process is done with it",
+    "full": "free disk space, or raise max_mb or shorten the retention",
+    "corrupt": "move it away, or give another path; a run that records does so by itself",
+    "unavailable": "check that the path exists and may be written",
+    "rejected": "correct what was to be stored",
+}
+
+
+class StoreError(ForetideError, RuntimeError):
+    """The store of runs could not do what it was asked."""
+
+
+class DatabaseError(StoreError):
+    """The database behind the store failed.
+
+    Parameters
+    ----------
+    where : str
+        The database, such as its path.
+    fault : {"locked", "full", "corrupt", "unavailable", "rejected"}
+        What kind of failure it is.
+    reason : str
+        What the database said.
+
+    >>> print(DatabaseError("runs.db", "locked", "database is locked"))
+    store runs.db: expected to read or write it, got 'database is locked'; wait until the other process is done with it
+    """
+
+    def __init__(self, where: str, fault: Fault, reason: str) -> None:
+        self.where, self.fault, self.reason = where, fault, reason
+        super().__init__(f"store {where}: expected to read or write it, got {reason!r}; {_REMEDIES[fault]}")
+
+
+class StoreVersionError(StoreError):
+    """The database was written by a newer version, or is none of ours.
+
+    Parameters
+    ----------
+    where : str
+        The database.
+    expected, got : str
+        What it should be, and what it is.
+    remedy : str
+        What to do about it.
+    """
+
+    def __init__(self, where: str, *, expected: str, got: str, remedy: str) -> None:
+        self.where, self.expected, self.got, self.remedy = where, expected, got, remedy
+        super().__init__(f"store {where}: expected {expected}, got {got}; {remedy}")
+
+
+class UnknownRunError(StoreError, LookupError):
+    """No run, or more than one, is called so.
+
+    Parameters
+    ----------
+    where : str
+        The database.
+    name : str
+        What was asked for.
+    found : tuple of str
+        The ids that it may mean; none where nothing fits.
+    """
+
+    def __init__(self, where: str, name: str, found: tuple[str, ...] = ()) -> None:
+        self.where, self.name, self.found = where, name, found
+        got = f"{len(found)} of them ({', '.join(found[:5])})" if found else "none"
+        super().__init__(
+            f"store {where}: expected one run with the id, the beginning of an id or the name {name!r}, got {got}; "
+            "`foretide runs list` shows them"
+        )

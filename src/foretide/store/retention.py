@@ -1,0 +1,157 @@
+"""How long the store keeps what: everything at first, one row a minute later, then nothing; and never too much."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from foretide.records import Layout
+from foretide.store import sql
+from foretide.store.database import Connection, Row
+from foretide.store.merging import merge_features, merge_latencies, merge_measurements
+from foretide.store.rows import TableRow, run_info_of
+from foretide.store.samples import RunInfo
+from foretide.store.settings import StoreSettings
+
+__all__ = ["RESOLUTION_S", "Tidied", "delete_run", "make_room", "tidy"]
+
+#: Seconds that a row stands for once it is no longer kept as it came.
+RESOLUTION_S = 60.0
+# Rows that one transaction touches, so that others who write get their turn.
+_CHUNK = 2_000
+_HOUR_S, _DAY_S = 3_600.0, 86_400.0
+# A run that was heard of so lately is being written.
+_ACTIVE_S = 60.0
+# Parts of the bound: from where on room is made, and how much is left then.
+_HIGH, _LOW = 0.9, 0.75
+
+Merge = Callable[[str, Layout, Sequence[Row]], list[TableRow]]
+_MERGES: dict[str, Merge] = {
+    "measurements": merge_measurements,
+    "features": merge_features,
+    "latencies": merge_latencies,
+}
+
+
+@dataclass(frozen=True)
+class Tidied:
+    """What tidying up did.
+
+    Parameters
+    ----------
+    merged : int
+        Rows that went into rows of a minute.
+    dropped : int
+        Rows that were dropped.
+    runs : int
+        Runs that were dropped as a whole.
+    """
+
+    merged: int = 0
+    dropped: int = 0
+    runs: int = 0
+
+
+def tidy(connection: Connection, settings: StoreSettings, now_s: float) -> Tidied:
+    """Merge and drop what is old enough, and the oldest runs where the store is too large; `now_s` is Unix time."""
+    merged = dropped = runs = 0
+    for info in [run_info_of(row) for row in connection.rows(sql.RUNS)]:
+        if info.seen_at_s < now_s - settings.keep_runs_days * _DAY_S:
+            dropped += delete_run(connection, info.id)
+            runs += 1
+            continue
+        loop_now_s = now_s - info.clock_offset_s
+        dropped += _drop_before(connection, info.id, loop_now_s - settings.keep_days * _DAY_S)
+        raw_from_s = _aligned(loop_now_s - settings.raw_hours * _HOUR_S)
+        dropped += _drop_idle(connection, info.id, raw_from_s)
+        merged += sum(_merge(connection, info, table, raw_from_s) for table in _MERGES)
+    if connection.size_bytes() > _HIGH * settings.max_bytes:
+        runs += make_room(connection, settings, now_s)
+    if merged or dropped or runs:
+        connection.compact()
+    return Tidied(merged, dropped, runs)
+
+
+def make_room(connection: Connection, settings: StoreSettings, now_s: float) -> int:
+    """Drop the oldest runs until the store is well below its bound, then the oldest parts of those that go on.
+
+    Returns
+    -------
+    int
+        How many runs were dropped or shortened.
+    """
+    touched = 0
+    while connection.size_bytes() > _LOW * settings.max_bytes:
+        oldest = connection.rows(sql.OLDEST_RUN, (now_s - _ACTIVE_S,))
+        if oldest:
+            delete_run(connection, oldest[0][0])
+            touched += 1
+            continue
+        shortened = sum(_shorten(connection, row[0]) for row in connection.rows(sql.RUNS))
+        touched += shortened
+        if not shortened:
+            break
+    connection.compact()
+    return touched
+
+
+def delete_run(connection: Connection, run_id: str) -> int:
+    """Drop a run with everything that belongs to it, a part at a time; return how many rows that were."""
+    dropped = 0
+    for table in sql.TABLES:
+        while count := connection.write(sql.delete_oldest(table), (run_id, run_id, _CHUNK)):
+            dropped += count
+    connection.write(sql.DELETE_RUN, (run_id,))
+    return dropped
+
+
+def _shorten(connection: Connection, run_id: str) -> bool:
+    """Drop the first quarter of all that a run recorded, and tell whether there was anything."""
+    dropped = 0
+    for table in sql.TABLES:
+        count = connection.rows(sql.count_rows(table), (run_id,))[0][0]
+        dropped += connection.write(sql.delete_oldest(table), (run_id, run_id, math.ceil(count / 4)))
+    return dropped > 0
+
+
+def _aligned(instant_s: float) -> float:
+    return math.floor(instant_s / RESOLUTION_S) * RESOLUTION_S
+
+
+def _drop_before(connection: Connection, run_id: str, instant_s: float) -> int:
+    return sum(connection.write(sql.delete_before(table), (run_id, instant_s)) for table in sql.TABLES)
+
+
+def _drop_idle(connection: Connection, run_id: str, instant_s: float) -> int:
+    """Drop old decisions that changed nothing, with their forecasts; those that did are kept with their reasons."""
+    with connection.transaction():
+        forecasts = connection.write(sql.delete_unchanged("forecasts"), (run_id, run_id, instant_s))
+        decisions = connection.write(sql.delete_unchanged("decisions"), (run_id, instant_s))
+    return forecasts + decisions
+
+
+def _merge(connection: Connection, info: RunInfo, table: str, before_s: float) -> int:
+    """Put rows from before an instant together, a minute at a time; return how many there were."""
+    merged = 0
+    query = partial(connection.rows, sql.older_rows(table))
+    while rows := query((info.id, before_s, RESOLUTION_S, _CHUNK)):
+        # The last minute of a full chunk may go on in the next one.
+        minute = _minute(rows[-1])
+        whole = [row for row in rows if _minute(row) != minute] if len(rows) == _CHUNK else rows
+        rows = whole or rows
+        _replace(connection, table, rows, _MERGES[table](info.id, info.layout, rows))
+        merged += len(rows)
+    return merged
+
+
+def _replace(connection: Connection, table: str, rows: Iterable[Row], merged: Iterable[TableRow]) -> None:
+    with connection.transaction():
+        connection.write_many(sql.delete_key(table), [tuple(row[:2]) for row in rows])
+        connection.write_many(sql.INSERT[table], [values for name, values in merged if name == table])
+
+
+def _minute(row: Sequence[Any]) -> int:
+    return math.ceil(float(row[2]) / RESOLUTION_S)

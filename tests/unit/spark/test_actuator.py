@@ -1,0 +1,242 @@
+"""Changing a topology on Spark, over one that is moved by hand, and executors of a scheduler that is made up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from foretide.errors import ActuatorError, ConfigError
+from foretide.records import Layout, Plan
+from foretide.spark.actuator import RuntimeActuator, SparkActuator
+from foretide.spark.executors import (
+    ExecutorManager,
+    ExecutorSettings,
+    ExecutorsUnavailable,
+    open_scheduler,
+)
+from foretide.store import RuntimeStore
+from foretide.topology import Topology, flow
+
+
+def line() -> Topology:
+    job = flow("line")
+    job.source("in").operator("a", replicas=(1, 4)).operator("b", replicas=(2, 6))
+    return job.build()
+
+
+def plan(*replicas: int, layout: Layout | None = None) -> Plan:
+    return Plan(layout=layout or line().layout, planner="test", made_at_s=0.0, replicas=np.array(replicas))
+
+
+class FakeScheduler:
+    """Executors that come when asked for, unless they are told not to; those that leave go when they are told to."""
+
+    def __init__(self, present: int = 1, cores: int = 2) -> None:
+        self.cores = cores
+        self.present = [str(number) for number in range(present)]
+        self.asked: list[int] = []
+        self.told: list[tuple[str, tuple[str, ...]]] = []
+        self.deaf = self.stubborn = self.refuses_decommission = False
+        self._next = present
+
+    def executors(self) -> tuple[str, ...]:
+        return tuple(self.present)
+
+    def request_total(self, executors: int) -> bool:
+        self.asked.append(executors)
+        return not self.deaf
+
+    def come(self, executors: int) -> None:
+        """Let executors come until there are so many."""
+        while len(self.present) < executors:
+            self.present.append(str(self._next))
+            self._next += 1
+
+    def decommission(self, ids: Sequence[str]) -> tuple[str, ...]:
+        self.told.append(("decommission", tuple(ids)))
+        if self.refuses_decommission:
+            raise RuntimeError("py4j: no such method")
+        if not self.stubborn:
+            self.present = [id for id in self.present if id not in ids]
+        return tuple(ids)
+
+    def kill(self, ids: Sequence[str]) -> bool:
+        self.told.append(("kill", tuple(ids)))
+        self.present = [id for id in self.present if id not in ids]
+        return True
+
+
+class Ticks:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def manager(scheduler: FakeScheduler, ticks: Ticks | None = None, **settings: Any) -> ExecutorManager:
+    given = {"minimum": 1, "maximum": 4, "release_after_s": 10.0, "kill_after_s": 30.0, **settings}
+    return ExecutorManager(scheduler, ExecutorSettings(**given), ticks or Ticks())
+
+
+class TestReplicas:
+    def test_a_plan_is_cut_to_the_bounds_and_put_in_force(self, fake_run: Callable[..., Any]) -> None:
+        run = fake_run(line())
+        assert SparkActuator(run).apply(plan(9, 1)).tolist() == [4, 2]
+        assert run.plan == {"a": 4, "b": 2}
+
+    def test_the_same_plan_twice_writes_once(self, fake_run: Callable[..., Any]) -> None:
+        run = fake_run(line())
+        actuator = SparkActuator(run)
+        actuator.apply(plan(3, 3))
+        run.refuse = AssertionError("there is nothing to write")
+        assert actuator.apply(plan(3, 3)).tolist() == [3, 3]
+
+    def test_a_plan_for_another_topology_is_refused(self, fake_run: Callable[..., Any]) -> None:
+        run = fake_run(line())
+        with pytest.raises(ActuatorError, match="expected a plan for topology 'line'"):
+            SparkActuator(run).apply(plan(2, layout=Layout(("in",), ("x",), ())))
+
+    @pytest.mark.parametrize("error", [OSError("read-only file system"), ConfigError("x", expected="y", got="z")])
+    def test_a_configuration_that_cannot_be_replaced_is_a_refusal(
+        self, fake_run: Callable[..., Any], error: Exception
+    ) -> None:
+        run = fake_run(line(), refuse=error)
+        with pytest.raises(ActuatorError, match="the run-time configuration was not replaced"):
+            SparkActuator(run).apply(plan(3, 3))
+        assert run.plan == {"a": 1, "b": 2}
+
+    def test_i1_a_split_ratio_is_set_on_the_edge(self, fake_run: Callable[..., Any]) -> None:
+        run = fake_run(line())
+        SparkActuator(run).split("a", "b", (7, 3, 2))
+        assert run.groupings == {("a", "b"): {"weights": [7, 3, 2]}}
+        with pytest.raises(ActuatorError, match="edge 'b -> a': the split ratio was not changed"):
+            SparkActuator(run).split("b", "a", (1, 1))
+
+
+class TestBeside:
+    def test_a_plan_reaches_another_process_through_its_run_time_configuration(self, tmp_path: Path) -> None:
+        actuator = RuntimeActuator(line(), RuntimeStore(tmp_path / "runtime.json"))
+        assert actuator.apply(plan(9, 3)).tolist() == [4, 3]
+        actuator.apply(plan(4, 3))
+        found = RuntimeStore(tmp_path / "runtime.json").read()
+        assert (found.replicas, found.version) == ({"a": 4, "b": 3}, 1)
+
+    def test_a_configuration_that_is_damaged_is_a_refusal(self, tmp_path: Path) -> None:
+        (tmp_path / "runtime.json").write_text("{")
+        with pytest.raises(ActuatorError, match="was not replaced"):
+            RuntimeActuator(line(), RuntimeStore(tmp_path / "runtime.json")).apply(plan(2, 2))
+
+
+class TestExecutors:
+    def test_more_are_asked_for_at_once_and_planned_requested_observed_are_apart(self) -> None:
+        scheduler = FakeScheduler(present=1)
+        executors = manager(scheduler)
+        counts = executors.request_slots(5)
+        assert (counts.planned, counts.requested, counts.observed) == (3, 3, 1)
+        scheduler.come(2)
+        counts = executors.request_slots(5)
+        assert (counts.planned, counts.requested, counts.observed) == (3, 3, 2)
+        # One is still missing: the request is repeated, for Spark may have lost an executor meanwhile.
+        assert scheduler.asked == [3, 3]
+        scheduler.come(3)
+        executors.request_slots(5)
+        assert scheduler.asked == [3, 3]
+
+    def test_bounds_hold(self) -> None:
+        scheduler = FakeScheduler(present=2)
+        executors = manager(scheduler, minimum=2, maximum=3)
+        assert executors.request_slots(99).planned == 3
+        assert executors.request_slots(1).planned == 2
+
+    def test_fewer_are_let_go_after_a_while_the_youngest_first(self) -> None:
+        scheduler, ticks = FakeScheduler(present=4), Ticks()
+        executors = manager(scheduler, ticks)
+        assert executors.request(2).requested == 4
+        ticks.now = 9.0
+        assert executors.request(2).requested == 4
+        ticks.now = 10.0
+        counts = executors.request(2)
+        assert scheduler.told == [("decommission", ("3", "2"))]
+        assert (counts.planned, counts.requested, counts.observed) == (2, 2, 2)
+
+    def test_a_need_in_between_starts_the_wait_anew(self) -> None:
+        scheduler, ticks = FakeScheduler(present=4), Ticks()
+        executors = manager(scheduler, ticks)
+        for now, wanted in ((0.0, 2), (6.0, 4), (11.0, 2), (20.0, 2)):
+            ticks.now = now
+            executors.request(wanted)
+        assert scheduler.told == []
+
+    def test_executors_that_cannot_be_decommissioned_are_killed(self) -> None:
+        scheduler = FakeScheduler(present=3)
+        scheduler.refuses_decommission = True
+        executors = manager(scheduler, release_after_s=0.0)
+        executors.request(1)
+        assert scheduler.told == [("decommission", ("2", "1")), ("kill", ("2", "1"))]
+        assert executors.counts().observed == 1
+
+    def test_executors_that_are_to_go_and_stay_are_killed(self) -> None:
+        scheduler, ticks = FakeScheduler(present=2), Ticks()
+        scheduler.stubborn = True
+        executors = manager(scheduler, ticks, release_after_s=0.0)
+        assert executors.request(1).observed == 1, "one that leaves gets no tasks any more"
+        ticks.now = 31.0
+        executors.request(1)
+        assert scheduler.told[-1] == ("kill", ("1",))
+        assert scheduler.executors() == ("0",)
+
+    def test_a_request_that_spark_does_not_hear_is_a_refusal_and_is_made_again(self) -> None:
+        scheduler = FakeScheduler(present=1)
+        scheduler.deaf = True
+        executors = manager(scheduler)
+        with pytest.raises(ActuatorError, match="a request for 2, got a refusal; check quota"):
+            executors.request(2)
+        assert executors.counts().requested == 1
+        scheduler.deaf = False
+        assert executors.request(2).requested == 2
+
+    def test_executors_that_are_refused_do_not_undo_the_replicas(self, fake_run: Callable[..., Any]) -> None:
+        run, scheduler = fake_run(line()), FakeScheduler(present=1)
+        scheduler.deaf = True
+        actuator = SparkActuator(run, manager(scheduler))
+        assert actuator.apply(plan(4, 6)).tolist() == [4, 6]
+        assert run.plan == {"a": 4, "b": 6}
+        assert "got a refusal" in actuator.executors_refused
+
+    def test_executors_follow_the_slots_of_the_plan(self, fake_run: Callable[..., Any]) -> None:
+        scheduler = FakeScheduler(present=1)
+        executors = manager(scheduler, release_after_s=0.0)
+        actuator = SparkActuator(fake_run(line()), executors)
+        actuator.apply(plan(3, 4))
+        scheduler.come(4)
+        assert scheduler.asked == [4]
+        actuator.apply(plan(1, 2))
+        assert executors.counts().observed == 2
+        assert actuator.executors_refused == ""
+
+
+class TestUnavailable:
+    def test_a_local_master_has_slots_only(self) -> None:
+        spark = SimpleNamespace(sparkContext=SimpleNamespace(master="local[8]"))
+        with pytest.raises(ExecutorsUnavailable, match=r"master 'local\[8\]': expected a cluster.*slots only"):
+            open_scheduler(spark)
+
+    def test_spark_connect_is_refused_with_what_to_do(self) -> None:
+        connect = type("SparkSession", (), {"__module__": "pyspark.sql.connect.session"})()
+        with pytest.raises(ExecutorsUnavailable, match="expected a classic Spark session, got Spark Connect"):
+            open_scheduler(connect)
+
+    def test_the_cores_of_an_executor_must_be_known(self) -> None:
+        with pytest.raises(ConfigError, match=r"executors.cores.*task slots of an executor"):
+            manager(FakeScheduler(cores=0))
+        assert manager(FakeScheduler(cores=0), cores=3).request_slots(4).planned == 2
+
+    def test_bounds_in_order(self) -> None:
+        with pytest.raises(ValueError, match="maximum of at least minimum"):
+            ExecutorSettings(minimum=3, maximum=2)

@@ -1,0 +1,209 @@
+"""Measuring a topology on Spark, over one that is moved by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from foretide.clock import ManualClock
+from foretide.errors import MetricsError
+from foretide.events import EventLog
+from foretide.spark.monitor import Sample, SparkMonitor
+from foretide.spark.positions import InputState
+from foretide.spark.sampling import Sampler
+from foretide.topology import Topology, flow
+
+
+def two_stages() -> Topology:
+    """Return in -> a -> (queued) b -> c."""
+    job = flow("two")
+    stream = job.source("in", "trace", trace="pasps_dns").operator("a", replicas=(1, 8))
+    stream.operator("b", queued=True, replicas=(1, 8)).operator("c", replicas=(1, 8))
+    return job.build()
+
+
+class Ticker:
+    """Both clocks of a monitor, moved together."""
+
+    def __init__(self) -> None:
+        self.clock, self.ticks = ManualClock(1000.0), 0.0
+
+    def pass_s(self, seconds: float) -> None:
+        self.clock.sleep_s(seconds)
+        self.ticks += seconds
+
+
+@pytest.fixture
+def time_() -> Ticker:
+    return Ticker()
+
+
+@pytest.fixture
+def run(fake_run: Callable[..., Any]) -> Any:
+    found = fake_run(two_stages())
+    found.states = {"in": InputState("in", True, 0, 0), "a.out-b": InputState("a.out-b", False, 0, 0)}
+    return found
+
+
+@pytest.fixture
+def monitor(run: Any, time_: Ticker) -> SparkMonitor:
+    return SparkMonitor(run, clock=time_.clock, ticks=lambda: time_.ticks)
+
+
+def moved(run: Any, name: str, **changes: int) -> None:
+    run.states[name] = replace(run.states[name], **changes)
+
+
+class TestArrivals:
+    def test_arrivals_are_counted_at_the_source_though_no_batch_has_ended(
+        self, run: Any, monitor: SparkMonitor, time_: Ticker
+    ) -> None:
+        moved(run, "in", arrived=500, admitted=120)
+        time_.pass_s(2.0)
+        [measured] = monitor.collect()
+        assert (measured.ended_at_s, measured.duration_s) == (1002.0, 2.0)
+        assert measured.arrived.tolist() == [500.0]
+        assert measured.processed.tolist() == [0.0, 0.0, 0.0]
+        # The batch under way has taken 120 of them; the others wait before the first operator.
+        assert measured.queued.tolist() == [380.0, 0.0, 0.0]
+
+    def test_what_was_counted_once_does_not_count_again(self, run: Any, monitor: SparkMonitor, time_: Ticker) -> None:
+        found = []
+        for total in (100, 250, 250, 240, 300):
+            moved(run, "in", arrived=total)
+            time_.pass_s(1.0)
+            found += [measured.arrived[0] for measured in monitor.collect()]
+        # At 240 the clock of the trace was set back: nothing came, and nothing comes twice.
+        assert found == [100.0, 150.0, 0.0, 0.0, 50.0]
+
+    def test_a_source_that_only_spark_can_count_goes_by_its_progress(
+        self, fake_run: Callable[..., Any], time_: Ticker
+    ) -> None:
+        job = flow("files")
+        job.source("files", "files", path="in").operator("a")
+        run = fake_run(job.build(), counted={"files": 70})
+        run.states = {"files": InputState("files", True, 0, 0)}
+        monitor = SparkMonitor(run, clock=time_.clock, ticks=lambda: time_.ticks)
+        time_.pass_s(1.0)
+        assert monitor.collect()[0].arrived.tolist() == [70.0]
+
+    def test_no_time_no_measurement(self, monitor: SparkMonitor, time_: Ticker) -> None:
+        assert not monitor.collect()
+        time_.pass_s(1.0)
+        assert len(monitor.collect()) == 1
+        assert not monitor.collect()
+
+
+class TestBatches:
+    def test_a_batch_counts_once_when_it_is_committed(self, run: Any, monitor: SparkMonitor, time_: Ticker) -> None:
+        moved(run, "in", arrived=100)
+        run.finish("in", {"a": (100, 0.4)}, edges={0: 100, 1: 60}, latency={0.5: 60})
+        time_.pass_s(1.0)
+        [first] = monitor.collect()
+        time_.pass_s(1.0)
+        [second] = monitor.collect()
+        assert first.processed.tolist() == [100.0, 0.0, 0.0]
+        assert first.busy_s.tolist() == [0.4, 0.0, 0.0]
+        assert first.latency_s == pytest.approx(0.5)
+        assert not second.processed.any() and second.latency_s is None
+
+    def test_a_queued_edge_gets_what_is_written_to_its_log(
+        self, run: Any, monitor: SparkMonitor, time_: Ticker
+    ) -> None:
+        moved(run, "a.out-b", arrived=60, admitted=20, done=20)
+        run.finish("b", {"b": (20, 0.1), "c": (10, 0.1)}, edges={1: 20, 2: 10})
+        time_.pass_s(1.0)
+        [measured] = monitor.collect()
+        index = measured.layout.edge_index
+        assert measured.passed[index["a", "out", "b"]] == 60.0
+        assert measured.passed[index["b", "out", "c"]] == 10.0
+        assert measured.queued.tolist() == [0.0, 40.0, 0.0]
+
+    def test_replicas_are_those_of_the_last_batch_until_the_one_under_way_is_done(
+        self, run: Any, monitor: SparkMonitor, time_: Ticker
+    ) -> None:
+        run.finish("in", {"a": (1, 0.1)})
+        run.plan["a"], run.plan["b"] = 5, 3
+        moved(run, "in", arrived=10, admitted=10, done=4)
+        time_.pass_s(1.0)
+        assert monitor.collect()[0].replicas.tolist() == [1, 3, 1]
+        moved(run, "in", done=10)
+        time_.pass_s(1.0)
+        assert monitor.collect()[0].replicas.tolist() == [5, 3, 1]
+
+
+class TestFaults:
+    def test_metrics_that_stop_coming_are_an_error_and_the_next_sample_covers_the_gap(
+        self, run: Any, monitor: SparkMonitor, time_: Ticker
+    ) -> None:
+        run.broken = OSError("stale file handle")
+        time_.pass_s(5.0)
+        with pytest.raises(MetricsError, match=r"topology 'two': expected its positions.*stale file handle"):
+            monitor.collect()
+        run.broken = None
+        moved(run, "in", arrived=80)
+        time_.pass_s(3.0)
+        [measured] = monitor.collect()
+        assert (measured.duration_s, measured.arrived.tolist()) == (8.0, [80.0])
+
+    def test_a_clock_that_jumps_changes_instants_not_durations(
+        self, run: Any, monitor: SparkMonitor, time_: Ticker
+    ) -> None:
+        time_.clock.set_s(99_999.0)
+        time_.ticks += 1.0
+        [ahead] = monitor.collect()
+        time_.clock.set_s(5.0)
+        time_.ticks += 1.0
+        [back] = monitor.collect()
+        assert (ahead.ended_at_s, ahead.duration_s, back.ended_at_s, back.duration_s) == (99_999.0, 1.0, 5.0, 1.0)
+
+    def test_a_log_entry_that_spark_removes_meanwhile_is_read_again(self, run: Any, time_: Ticker) -> None:
+        outcomes: list[Any] = [FileNotFoundError("offsets/7"), dict(run.states)]
+
+        def inputs() -> Any:
+            outcome = outcomes.pop(0)
+            if isinstance(outcome, Exception):
+                raise outcome
+            return outcome
+
+        run.inputs = inputs
+        monitor = SparkMonitor(run, clock=time_.clock, ticks=lambda: time_.ticks)
+        time_.pass_s(1.0)
+        assert len(monitor.collect()) == 1
+
+
+class TestSampler:
+    @pytest.fixture
+    def events(self) -> EventLog:
+        return EventLog()
+
+    @pytest.fixture
+    def sampler(self, run: Any, time_: Ticker, events: EventLog) -> Sampler:
+        return Sampler(run, clock=time_.clock, ticks=lambda: time_.ticks, events=events)
+
+    def test_an_outage_is_told_once_and_its_end_too(
+        self, run: Any, sampler: Sampler, time_: Ticker, events: EventLog
+    ) -> None:
+        for broken in (None, OSError("gone"), OSError("gone"), None, None):
+            run.broken = broken
+            time_.pass_s(1.0)
+            sampler.sample()
+        assert [event.kind for event in events] == ["metrics.failed", "metrics.back"]
+        assert [sample.measurement.duration_s for sample in sampler.samples] == [1.0, 3.0, 1.0]
+
+    def test_a_recorder_that_fails_changes_nothing(
+        self, run: Any, sampler: Sampler, time_: Ticker, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        class Full:
+            def measured(self, measurements: Any) -> None:
+                raise OSError("no space left on device")
+
+        sampler._recorder = Full()  # type: ignore[assignment]
+        time_.pass_s(1.0)
+        sampler.sample()
+        kept: list[Sample] = list(sampler.samples)
+        assert len(kept) == 1
+        assert "a measurement was not recorded" in caplog.text
