@@ -6,13 +6,13 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 EXTRAS ?= dev,deep,boost
 
-.PHONY: help run test lint unit spark soak venv java format docs-config lock bench bench-spark bench-flink clean
+.PHONY: help run test lint unit spark soak venv java format docs-config lock bench reproduce bench-spark bench-flink clean
 
 help: ## Show what can be made
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
-run: venv java ## Run the main job: the worked example of PRESPS, planned step by step
-	@$(BIN)/foretide demo
+run: venv java ## Run the main job: an application on Spark, steered ahead of its load; two minutes, with a report
+	@$(BIN)/foretide run twitter-classification --html out/report.html
 
 test: venv java lint unit spark ## Run every check: format, lint, types, layers, tests
 
@@ -56,6 +56,9 @@ bench: venv ## Run the benchmarks that need no Spark and write their tables
 	$(BIN)/python benchmarks/grouping.py --json benchmarks/results/grouping.json
 	$(BIN)/python benchmarks/forecasting.py --markdown docs/benchmarks.md --json benchmarks/results/forecasting.json
 	$(BIN)/python benchmarks/simulator.py --markdown docs/benchmarks.md --json benchmarks/results/simulator.json
+
+reproduce: venv ## Make the papers' tables and figures anew, in docs/reproduction (a quarter of an hour)
+	$(BIN)/foretide reproduce all --out docs/reproduction
 
 bench-spark: venv java ## Run the benchmarks of the data plane and write their table
 	$(BIN)/python benchmarks/data_plane.py

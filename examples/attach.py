@@ -70,6 +70,8 @@ def main(arguments: list[str]) -> None:
             advisory=given.advisory,
         ) as attachment:
             _watch(attachment, given.seconds)
+        # A query that is stopped in the midst of a batch says so at length.
+        spark.sparkContext.setLogLevel("OFF")
         for query in spark.streams.active:
             query.stop()
     spark.stop()

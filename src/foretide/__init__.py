@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from foretide.errors import ForetideError
     from foretide.forecast import make_forecaster
     from foretide.plan import make_planner
+    from foretide.spark.attach import attach
     from foretide.topology import Topology, flow, load_topology
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "LoopSettings",
     "Topology",
     "__version__",
+    "attach",
     "flow",
     "load_settings",
     "load_topology",
@@ -39,6 +41,7 @@ _HOME = {
     "ForetideError": "foretide.errors",
     "LoopSettings": "foretide.control",
     "Topology": "foretide.topology",
+    "attach": "foretide.spark.attach",
     "flow": "foretide.topology",
     "load_settings": "foretide.control",
     "load_topology": "foretide.topology",

@@ -14,6 +14,8 @@ from foretide.commands.demo import demo
 from foretide.commands.group import ForetideGroup
 from foretide.commands.plan_spark import plan_spark
 from foretide.commands.planners import planners
+from foretide.commands.profile import profile
+from foretide.commands.reproduce import reproduce
 from foretide.commands.run import run
 from foretide.commands.show import show
 from foretide.commands.simulate import simulate
@@ -31,8 +33,10 @@ app = typer.Typer(
 app.command()(show)
 app.command("plan-spark")(plan_spark)
 app.command()(run)
+app.command()(profile)
 app.command()(simulate)
 app.command()(compare)
+app.command()(reproduce)
 app.command()(apps)
 app.command()(planners)
 app.command()(demo)

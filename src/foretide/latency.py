@@ -47,7 +47,7 @@ class LatencyHistogram:
     @staticmethod
     def edges_s() -> npt.NDArray[np.float64]:
         """Return the edges of the bins; the first bin also has what is below it, the last what is above."""
-        edges: npt.NDArray[np.float64] = _LOW_S * _GROWTH ** np.arange(_BINS + 1)
+        edges: npt.NDArray[np.float64] = _LOW_S * np.power(_GROWTH, np.arange(_BINS + 1, dtype=np.float64))
         return edges
 
     def merge(self, other: LatencyHistogram) -> None:

@@ -5,7 +5,7 @@ A system joins by adding a function that returns a `RunningSystem` to `SYSTEMS`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -20,6 +20,11 @@ from foretide.control.settings import LoopSettings
 from foretide.errors import ActuatorError
 from foretide.records import Layout, Measurement, Plan
 from foretide.sim import MicroBatch, SimulatedSystem, SimulationSettings
+from foretide.spark.actuator import SparkActuator
+from foretide.spark.monitor import SparkMonitor
+from foretide.spark.positions import InputState
+from foretide.spark.stages import compile_stages
+from foretide.spark.statistics import BatchStatistics, OperatorStatistics
 from foretide.topology import Topology, flow
 from foretide.traces import RateTrace
 
@@ -76,7 +81,61 @@ SIMULATED: dict[str, dict[str, Any]] = {
     "simulated, slow to activate": {"step_s": 2.5, "activation_s": 5.0},
     "simulated, micro-batches": {"micro_batch": MicroBatch(fixed_s=0.1, per_task_s=0.0)},
 }
+
+
+class BatchedRun:
+    """A topology on Spark as its monitor and actuator see it: a batch a second takes all 100 events that came."""
+
+    def __init__(self, topology: Topology) -> None:
+        self.topology, self.graph = topology, compile_stages(topology)
+        self._replicas = dict(zip(topology.layout.operators, topology.initial_replicas.tolist(), strict=True))
+        self._batches: list[BatchStatistics] = []
+
+    def inputs(self) -> dict[str, InputState]:
+        done = 100 * len(self._batches)
+        return {"in": InputState("in", True, done, done, admitted=done)}
+
+    def batches(self) -> list[BatchStatistics]:
+        return self._batches
+
+    def replicas(self) -> dict[str, int]:
+        return self._replicas
+
+    def progressed(self) -> dict[str, int]:
+        return {}
+
+    def change_replicas(self, replicas: Mapping[str, int]) -> int:
+        self._replicas = {**self._replicas, **replicas}
+        return 1
+
+    def change_grouping(self, start: str, end: str, **options: Any) -> int:
+        return 1
+
+    def run_batch(self) -> None:
+        rows = {"O1": 100, "O2": 70, "O3": 30, "O4": 100}
+        batch = BatchStatistics("in", len(self._batches), 1, 4, {"in": 100}, started_at_s=0.0)
+        batch.operators = {(id, 0): OperatorStatistics(count, count, 0.001 * count) for id, count in rows.items()}
+        crossed = {("in", "O1"): 100, ("O1", "O2"): 70, ("O1", "O3"): 30, ("O2", "O4"): 70, ("O3", "O4"): 30}
+        batch.edges.update({n: crossed[edge.start, edge.end] for n, edge in enumerate(self.topology.edges)})
+        batch.replicas = dict(self._replicas)
+        self._batches.append(batch)
+
+
+def spark_system() -> RunningSystem:
+    topology, clock = small_topology(), ManualClock(1000.0)
+    run = BatchedRun(topology)
+    monitor = SparkMonitor(run, clock=clock, ticks=clock.now_s)
+
+    def advance(seconds: float) -> None:
+        for _ in range(int(seconds)):
+            run.run_batch()
+        clock.sleep_s(seconds)
+
+    return RunningSystem(topology, monitor, SparkActuator(run), advance, settles_s=1.0)
+
+
 SYSTEMS = [
+    pytest.param(spark_system, id="spark"),
     pytest.param(fluid_system, id="fluid"),
     pytest.param(slow_fluid_system, id="fluid, slow to activate"),
     *(pytest.param(partial(simulated_system, **settings), id=name) for name, settings in SIMULATED.items()),

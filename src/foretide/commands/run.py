@@ -206,6 +206,8 @@ def _run_one(session: Session, control: Asked, html_out: Path | None, json_out: 
 
     policy = chosen_policy(control, session.application)
     prepared = None if policy is None else prepare(session.topology, control, session.named)
+    if prepared is not None and control.policy is None:
+        policy = prepared.planner_of_file or policy
     if html_out is not None and policy is None:
         _refuse_html()
     console, trace = Console(), trace_name(session.topology)

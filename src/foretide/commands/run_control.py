@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Asked", "Prepared", "default_master", "is_application", "prepare"]
 
-#: What decides about an application unless someone else is named.
-DEFAULT_POLICY = "foretide"
+#: What decides about an application unless someone else is named; the second where the first is not there.
+_DEFAULT_POLICIES = ("foretide", "pasps")
 # Short, since a change costs nothing here: the pool is warm, and a plan takes effect with the next batch.
 _TD_S = 3.0
 # Between two batches slots are idle while Spark plans and commits: so much of their time can be used.
@@ -57,6 +57,12 @@ class Prepared:
     setting: Setting
     execution_s: Mapping[str, float]
     executors: ExecutorSettings | None
+
+    @property
+    def planner_of_file(self) -> str | None:
+        """The planner that a file of settings names; None where it names none."""
+        control = self.setting.control
+        return control.planner if "planner" in control.model_fields_set else None
 
     def options(self, policy: str, store: RunStore | None, trace: str) -> tuple[ControlOptions, Mapping[str, int]]:
         """Return the options of a run under `policy`, and the replicas that it begins with."""
@@ -101,7 +107,14 @@ def chosen_policy(asked: Asked, application: bool) -> str | None:
     if asked.policy is not None:
         return None if asked.policy == _NONE else asked.policy
     named = asked.config is not None or asked.forecaster is not None or asked.td_s is not None or asked.advisory
-    return DEFAULT_POLICY if application or named else None
+    return default_policy() if application or named else None
+
+
+def default_policy() -> str:
+    """Return who decides unless someone else is named."""
+    from foretide.plan import PLANNERS
+
+    return next(name for name in _DEFAULT_POLICIES if name in PLANNERS)
 
 
 def default_master(topology: Topology) -> str:

@@ -14,6 +14,7 @@ from foretide.clock import Clock, SystemClock
 from foretide.control.analysis import ForecastStage, failed_sources
 from foretide.control.decision import Decision, Failure, Stage
 from foretide.control.monitor import Monitor
+from foretide.control.overrides import overridden
 from foretide.control.ports import Actuator, MetricSource
 from foretide.control.settings import LoopSettings
 from foretide.control.trained import TrainedModels
@@ -56,6 +57,9 @@ class Parts:
         Gets the record of every cycle, for instance to store it.
     models : ModelStore, optional
         Where `foretide forecast train` puts models: those of the forecaster's kind are used as soon as they appear.
+    overrides : callable, optional
+        Tells the replicas that are set by hand at an instant, by operator; they hold against every plan.
+        `RuntimeStore.overridden` is one.
     """
 
     metrics: MetricSource
@@ -66,6 +70,7 @@ class Parts:
     events: EventSink = field(default_factory=EventLog)
     on_decision: Callable[[Decision], None] | None = None
     models: ModelStore | None = None
+    overrides: Callable[[float], Mapping[str, int]] | None = None
 
     def trained_models(self) -> TrainedModels | None:
         """Return what watches for trained models of the forecaster's kind; None without a store of them."""
@@ -186,7 +191,7 @@ class ControlLoop:
             decision, stage = replace(decision, window=window), "forecast"
             forecasts = self._forecast(window, at_s)
             decision, stage = replace(decision, forecasts=forecasts), "plan"
-            plan = self._plan(window, forecasts)
+            plan = self._overridden(self._plan(window, forecasts), at_s)
             decision, stage = replace(decision, plan=plan), "act"
             return replace(decision, action=self._act(plan, window, at_s))
         except Exception as error:
@@ -218,6 +223,10 @@ class ControlLoop:
                 f"got {plan.layout.operators[:5] if isinstance(plan, Plan) else type(plan).__name__}"
             )
         return plan
+
+    def _overridden(self, plan: Plan, at_s: float) -> Plan:
+        overrides = self.parts.overrides
+        return plan if overrides is None else overridden(plan, overrides(at_s), self.topology)
 
     def _situation(self, window: Window, forecasts: Mapping[str, Forecast]) -> Situation:
         replicas = window.replicas if self._requested is None else self._requested

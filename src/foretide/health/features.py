@@ -82,7 +82,10 @@ class Feature:
         if self.how == "rate":
             return grown / seconds * self.scale
         against = after.get(self.by, np.nan) - before.get(self.by, np.nan)
-        return grown / against * self.scale if against > 0 else 0.0 if against == 0 else np.nan
+        if against > 0:
+            return grown / against * self.scale
+        # A mean over no events is not known; a share of a resource that nobody asked for is none.
+        return 0.0 if against == 0 and self.group != "stream" else np.nan
 
 
 def _stream(name: str, unit: str, about: str, of: str, by: str = "", scale: float = 1.0) -> Feature:
@@ -101,14 +104,20 @@ def _level(group: str, name: str, unit: str, about: str, of: str, scale: float =
 WORKER_FEATURES: tuple[Feature, ...] = (
     _stream("execution_ms", "ms", "mean execution time of one event in an operator", "busy_s", "rows_in", 1e3),
     _stream("inbound_rate", "1/s", "events that came to operators", "rows_in"),
-    _stream("queueing_ms", "ms", "mean time from the instant an event was due to its operator", "waited_s", "rows_in", 1e3),
+    _stream(
+        "queueing_ms", "ms", "mean time from the instant an event was due to its operator", "waited_s", "rows_in", 1e3
+    ),
     _stream("sending_ms", "ms", "mean time to pack and hand on an outbound batch of rows", "sending_s", "parcels", 1e3),
     _stream("outbound_batch_rate", "1/s", "outbound batches of rows", "parcels"),
     _stream("outbound_rate", "1/s", "events that left operators", "rows_out"),
     _stream("failed_rate", "1/s", "events that operators gave up on", "failed"),
     _stream("task_rate", "1/s", "tasks done", "tasks"),
-    _stream("task_ms", "ms", "mean time from the start of a round of tasks to the end of one here", "task_s", "tasks", 1e3),
-    _stream("start_ms", "ms", "mean time from the start of a round of tasks to that of one here", "start_s", "tasks", 1e3),
+    _stream(
+        "task_ms", "ms", "mean time from the start of a round of tasks to the end of one here", "task_s", "tasks", 1e3
+    ),
+    _stream(
+        "start_ms", "ms", "mean time from the start of a round of tasks to that of one here", "start_s", "tasks", 1e3
+    ),
     _level("jvm", "heap_used_kib", "KiB", "heap in use", "jvm.heap_used", 1 / 1024),
     _level("jvm", "heap_committed_kib", "KiB", "heap that the JVM holds", "jvm.heap_committed", 1 / 1024),
     _level("jvm", "nonheap_used_kib", "KiB", "metaspace and class space in use", "jvm.nonheap_used", 1 / 1024),
@@ -134,7 +143,9 @@ WORKER_FEATURES: tuple[Feature, ...] = (
     _rate("disk", "write_calls", "1/s", "calls to write", "write_calls"),
     _rate("disk", "io_delay", "%", "time held up by a disk", "io_delay_s", 100.0),
     _rate("context", "voluntary_switches", "1/s", "context switches of main threads that waited", "voluntary"),
-    _rate("context", "involuntary_switches", "1/s", "context switches of main threads that were displaced", "involuntary"),
+    _rate(
+        "context", "involuntary_switches", "1/s", "context switches of main threads that were displaced", "involuntary"
+    ),
     _level("context", "threads", "", "threads, of JVM and Python together", "threads"),
     _level("context", "processes", "", "processes: the JVM, Python's daemon and workers", "processes"),
 )
@@ -193,7 +204,9 @@ _TCP = {
 #: What a machine is described by.
 MACHINE_FEATURES: tuple[Feature, ...] = (
     *(
-        Feature(f"cpu_{kind}", "%", f"share of the cores' time {about}", "cpu", "part", f"cpu.{kind}", "cpu.total", 100.0)
+        Feature(
+            f"cpu_{kind}", "%", f"share of the cores' time {about}", "cpu", "part", f"cpu.{kind}", "cpu.total", 100.0
+        )
         for kind, about in _CPU.items()
     ),
     _level("cpu", "cpu_busiest", "%", "share of its time that the busiest core was busy", "busiest", 100.0),
@@ -210,7 +223,14 @@ MACHINE_FEATURES: tuple[Feature, ...] = (
     _level("load", "load15", "", "load average of a quarter of an hour", "load15"),
     _level("load", "tasks", "", "threads of all processes", "tasks"),
     *(
-        _rate("load", f"pressure_{kind}", "%", f"time in which some task was held up for lack of {of}", f"pressure.{kind}.some", 1e-4)
+        _rate(
+            "load",
+            f"pressure_{kind}",
+            "%",
+            f"time in which some task was held up for lack of {of}",
+            f"pressure.{kind}.some",
+            1e-4,
+        )
         for kind, of in {"cpu": "a core", "memory": "memory", "io": "a disk"}.items()
     ),
     *(_level("memory", f"memory_{name}_kib", "KiB", about, f"mem.{of}") for name, (of, about) in _MEMORY.items()),

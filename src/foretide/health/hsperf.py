@@ -63,9 +63,7 @@ def jvm_counters(perf: dict[str, float]) -> dict[str, float]:
 
 
 def _picked(perf: dict[str, float], start: str, inside: str, end: str) -> list[float]:
-    return [
-        value for name, value in perf.items() if name.startswith(start) and inside in name and name.endswith(end)
-    ]
+    return [value for name, value in perf.items() if name.startswith(start) and inside in name and name.endswith(end)]
 
 
 def _add(found: dict[str, float], name: str, values: list[float]) -> None:

@@ -32,9 +32,9 @@ _SECTOR_BYTES = 512
 
 
 def parse_cpu(text: str) -> dict[str, float]:
-    """Return the counters of ``/proc/stat``: ticks by kind, of each core busy and in all, switches, processes.
+    r"""Return the counters of ``/proc/stat``: ticks by kind, of each core busy and in all, switches, processes.
 
-    >>> found = parse_cpu("cpu 10 0 5 80 5 0 0 0 0 0\\ncpu0 10 0 5 80 5 0 0 0 0 0\\nctxt 7\\nprocs_running 2")
+    >>> found = parse_cpu("cpu 10 0 5 80 5 0 0 0 0 0\ncpu0 10 0 5 80 5 0 0 0 0 0\nctxt 7\nprocs_running 2")
     >>> found["cpu.user"], found["cpu.total"], found["core.0.busy"], found["ctxt"]
     (10.0, 100.0, 15.0, 7.0)
     """
@@ -64,18 +64,18 @@ def parse_load(text: str) -> dict[str, float]:
 
 
 def parse_memory(text: str) -> dict[str, float]:
-    """Return the sizes of ``/proc/meminfo`` in KiB.
+    r"""Return the sizes of ``/proc/meminfo`` in KiB.
 
-    >>> parse_memory("MemTotal:  1024 kB\\nSwapFree: 8 kB")
+    >>> parse_memory("MemTotal:  1024 kB\nSwapFree: 8 kB")
     {'mem.MemTotal': 1024.0, 'mem.SwapFree': 8.0}
     """
     return {f"mem.{name}": values[0] for name, values in _rows(text.replace(":", " ")) if values}
 
 
 def parse_paging(text: str) -> dict[str, float]:
-    """Return the counters of ``/proc/vmstat``, scans and steals added up over their kinds.
+    r"""Return the counters of ``/proc/vmstat``, scans and steals added up over their kinds.
 
-    >>> found = parse_paging("pgpgin 4\\npgscan_kswapd 2\\npgscan_direct 3")
+    >>> found = parse_paging("pgpgin 4\npgscan_kswapd 2\npgscan_direct 3")
     >>> found["vm.pgpgin"], found["vm.pgscan"]
     (4.0, 5.0)
     """
@@ -88,10 +88,10 @@ def parse_paging(text: str) -> dict[str, float]:
 
 
 def parse_disks(text: str) -> dict[str, float]:
-    """Return the counters of ``/proc/diskstats`` added up over whole disks: operations, bytes, milliseconds.
+    r"""Return the counters of ``/proc/diskstats`` added up over whole disks: operations, bytes, milliseconds.
 
     >>> line = "8 0 sda 10 0 100 20 30 0 200 40 1 50 60"
-    >>> found = parse_disks(line + "\\n 8 1 sda1 10 0 100 20 30 0 200 40 1 50 60")
+    >>> found = parse_disks(line + "\n 8 1 sda1 10 0 100 20 30 0 200 40 1 50 60")
     >>> found["disk.reads"], found["disk.read_bytes"], found["disk.busy_ms"]
     (10.0, 51200.0, 50.0)
     """
@@ -109,10 +109,10 @@ def parse_disks(text: str) -> dict[str, float]:
 
 
 def parse_network(text: str) -> dict[str, float]:
-    """Return the counters of ``/proc/net/dev``: loopback apart from the sum over all other interfaces.
+    r"""Return the counters of ``/proc/net/dev``: loopback apart from the sum over all other interfaces.
 
-    >>> head = "Inter-| Receive\\n face |bytes\\n"
-    >>> found = parse_network(head + "  lo: 5 1 0 0 0 0 0 0 5 1 0 0 0 0 0 0\\neth0: 7 2 0 0 0 0 0 0 9 3 0 0 0 0 0 0")
+    >>> head = "Inter-| Receive\n face |bytes\n"
+    >>> found = parse_network(head + "  lo: 5 1 0 0 0 0 0 0 5 1 0 0 0 0 0 0\neth0: 7 2 0 0 0 0 0 0 9 3 0 0 0 0 0 0")
     >>> found["net.rx_bytes"], found["net.tx_packets"], found["net.lo_bytes"]
     (7.0, 3.0, 5.0)
     """
@@ -133,9 +133,9 @@ def parse_network(text: str) -> dict[str, float]:
 
 
 def parse_protocols(text: str) -> dict[str, float]:
-    """Return the counters of ``/proc/net/snmp``, by protocol and name.
+    r"""Return the counters of ``/proc/net/snmp``, by protocol and name.
 
-    >>> parse_protocols("Tcp: InSegs OutSegs\\nTcp: 3 4")
+    >>> parse_protocols("Tcp: InSegs OutSegs\nTcp: 3 4")
     {'Tcp.InSegs': 3.0, 'Tcp.OutSegs': 4.0}
     """
     found: dict[str, float] = {}
@@ -148,9 +148,9 @@ def parse_protocols(text: str) -> dict[str, float]:
 
 
 def parse_sockets(text: str) -> dict[str, float]:
-    """Return the counts of ``/proc/net/sockstat``.
+    r"""Return the counts of ``/proc/net/sockstat``.
 
-    >>> parse_sockets("sockets: used 9\\nTCP: inuse 4 orphan 0 tw 2")["TCP.tw"]
+    >>> parse_sockets("sockets: used 9\nTCP: inuse 4 orphan 0 tw 2")["TCP.tw"]
     2.0
     """
     found: dict[str, float] = {}
@@ -162,9 +162,9 @@ def parse_sockets(text: str) -> dict[str, float]:
 
 
 def parse_pressure(kind: str, text: str) -> dict[str, float]:
-    """Return how long tasks were held up, in microseconds, from a file of ``/proc/pressure``.
+    r"""Return how long tasks were held up, in microseconds, from a file of ``/proc/pressure``.
 
-    >>> parse_pressure("io", "some avg10=0.00 avg60=0.00 avg300=0.00 total=12\\nfull avg10=0.00 total=5")
+    >>> parse_pressure("io", "some avg10=0.00 avg60=0.00 avg300=0.00 total=12\nfull avg10=0.00 total=5")
     {'pressure.io.some': 12.0, 'pressure.io.full': 5.0}
     """
     found: dict[str, float] = {}

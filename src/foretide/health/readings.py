@@ -23,7 +23,15 @@ from foretide.health.procfs import (
 )
 from foretide.records import Floats
 
-__all__ = ["STREAM", "Reading", "WorkerReading", "machine_features", "machine_reading", "stream_features", "worker_features"]
+__all__ = [
+    "STREAM",
+    "Reading",
+    "WorkerReading",
+    "machine_features",
+    "machine_reading",
+    "stream_features",
+    "worker_features",
+]
 
 #: Where the features of a worker are that tasks measure, not its host.
 STREAM: tuple[int, ...] = tuple(place for place, each in enumerate(WORKER_FEATURES) if each.group == "stream")
@@ -80,7 +88,12 @@ class WorkerReading:
 
     def to_json(self) -> list[Any]:
         """Return it as plain data."""
-        return [self.at_s, {id: dict(each) for id, each in self.processes.items()}, list(self.python), dict(self.counters)]
+        return [
+            self.at_s,
+            {id: dict(each) for id, each in self.processes.items()},
+            list(self.python),
+            dict(self.counters),
+        ]
 
     @classmethod
     def from_json(cls, data: Sequence[Any]) -> WorkerReading:
@@ -174,5 +187,3 @@ def _total(reading: WorkerReading, ids: Any) -> dict[str, float]:
     if total.get("mem_total_kib") and "rss_kib" in total:
         total["memory_share"] = total["rss_kib"] / total["mem_total_kib"]
     return total
-
-

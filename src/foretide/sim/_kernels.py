@@ -18,6 +18,7 @@ __all__ = [
     "bin_latencies",
     "due",
     "events",
+    "look_up",
     "merge",
     "split_evenly",
     "split_randomly",
@@ -60,6 +61,13 @@ def due(targets: _F64, cumulated: _F64, rates: _F64, bin_s: float, out: _F64) ->
             out[row] = begin_s + (targets[row] - reached) * pace
             row += 1
         place += 1
+
+
+@njit
+def look_up(table: _F64, draws: NDArray[np.uint16], scale: float, out: _F64) -> None:
+    """Write the value of a table of 2^14 that the upper bits of each draw name, times a scale."""
+    for row in range(out.size):
+        out[row] = table[draws[row] >> 2] * scale
 
 
 @njit

@@ -32,7 +32,7 @@ class Splitter:
     >>> split = Splitter([0.75, 0.25], [0, 1])
     >>> parts, ended = split(np.array([[1.0, 2.0, 3.0, 4.0], [0.0, 0.0, 0.0, 0.0]]))
     >>> [part[0].tolist() for part in parts], ended
-    ([[1.0, 3.0, 4.0], [2.0]], 0)
+    ([[1.0, 2.0, 4.0], [3.0]], 0)
     """
 
     def __init__(self, shares: Sequence[float], edges: Sequence[int], rng: np.random.Generator | None = None) -> None:

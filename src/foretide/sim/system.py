@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from foretide.clock import Clock
-from foretide.errors import ActuatorError, ConfigError
+from foretide.errors import ActuatorError, ConfigError, MetricsError
 from foretide.latency import LatencyHistogram
 from foretide.records import Floats, Ints, Measurement, Plan
 from foretide.sim.batches import BatchNetwork
@@ -73,7 +73,7 @@ class SimulatedSystem:
     >>> system = SimulatedSystem(job.build(), trace, clock=clock)
     >>> clock.sleep_s(3.0)
     >>> [(step.processed.tolist(), step.queued.tolist()) for step in system.collect()]
-    [([79.0], [0.0]), ([100.0], [50.0]), ([51.0], [0.0])]
+    [([79.0], [1.0]), ([99.0], [51.0]), ([52.0], [0.0])]
     >>> system.totals
     Totals(received=230, processed=230, queued=0, dropped=0, timed_out=0)
     """
@@ -145,9 +145,19 @@ class SimulatedSystem:
         return self._network.exit.take_latency()
 
     def collect(self) -> Sequence[Measurement]:
-        """Return a measurement of every whole step since the last call."""
+        """Return a measurement of every whole step since the last call.
+
+        Raises
+        ------
+        MetricsError
+            When events were lost or made up, which would be a fault of the simulator.
+        """
         self._live()
         measured, self._measured = self._measured, []
+        if measured and not (totals := self.totals).conserved:
+            raise MetricsError(
+                f"simulation of {self._topology.name!r}: expected all events accounted for, got {totals}"
+            )
         return measured
 
     def apply(self, plan: Plan) -> Ints:

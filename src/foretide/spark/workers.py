@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -43,6 +45,8 @@ class WorkerStatistics:
         In operators; from when events were due to their operator, added up; packing and handing on.
     task_s, start_s : float
         From the start of a round of tasks to the end, and to the start, of each task here, added up.
+    compared_s, usual_s : float
+        The former for rounds in which several workers had tasks, and what the median task of those rounds took.
     reports : list of FeatureReport
         Features read meanwhile.
     """
@@ -58,6 +62,8 @@ class WorkerStatistics:
     sending_s: float = 0.0
     task_s: float = 0.0
     start_s: float = 0.0
+    compared_s: float = 0.0
+    usual_s: float = 0.0
     reports: list[FeatureReport] = field(default_factory=list)
 
     def add(self, other: WorkerStatistics) -> None:
@@ -65,6 +71,11 @@ class WorkerStatistics:
         self.machine = other.machine
         for name in _TOTALS:
             setattr(self, name, getattr(self, name) + getattr(other, name))
+
+    @property
+    def slowness(self) -> float:
+        """How long its tasks took by the median of their rounds; NaN where there was nothing to compare with."""
+        return self.compared_s / self.usual_s if self.usual_s > 0 else math.nan
 
     def counters(self) -> dict[str, float]:
         """Return the totals by name."""
@@ -80,17 +91,22 @@ def worker_statistics(results: Iterable[Mapping[str, Any]]) -> dict[str, WorkerS
     Tasks of one round are ready at the same time: how much later one starts than the first tells how long its worker
     lets it wait.
     """
-    known = [result for result in results if result.get("worker")]
-    began: dict[int, float] = {}
-    for result in known:
-        task = result["worker"]
-        began[task["stage"]] = min(task["started_at_s"], began.get(task["stage"], task["started_at_s"]))
+    rounds: dict[int, list[Mapping[str, Any]]] = defaultdict(list)
+    for result in results:
+        if result.get("worker"):
+            rounds[result["worker"]["stage"]].append(result)
     found: dict[str, WorkerStatistics] = defaultdict(WorkerStatistics)
-    for result in known:
-        task, worker = result["worker"], found[result["worker"]["id"]]
-        worker.add(_task(result, began[task["stage"]]))
-        if report := task.get("features"):
-            worker.reports.append(_report(report))
+    for tasks in rounds.values():
+        began_s = min(result["worker"]["started_at_s"] for result in tasks)
+        done = [(result["worker"]["id"], _task(result, began_s)) for result in tasks]
+        usual_s = median(task.task_s for _, task in done)
+        comparable = len({id for id, _ in done}) > 1
+        for result, (id, task) in zip(tasks, done, strict=True):
+            if comparable:
+                task.compared_s, task.usual_s = task.task_s, usual_s
+            found[id].add(task)
+            if report := result["worker"].get("features"):
+                found[id].reports.append(_report(report))
     return dict(found)
 
 
@@ -119,6 +135,28 @@ def _report(data: Mapping[str, Any]) -> FeatureReport:
     return FeatureReport(data["at_s"], worker, machine)
 
 
+def _merged(reports: Sequence[FeatureReport]) -> FeatureReport:
+    """Return the mean of reports: what tasks measured about events is known for the whole batch only."""
+    if len(reports) == 1:
+        return reports[0]
+    return FeatureReport(
+        max(report.at_s for report in reports),
+        _mean([report.worker for report in reports if report.worker is not None]),
+        _mean([report.machine for report in reports if report.machine is not None]),
+    )
+
+
+def _mean(rows: Sequence[Sequence[float]]) -> list[float] | None:
+    if not rows:
+        return None
+    values = np.array(rows)
+    known = np.isfinite(values)
+    total = np.where(known, values, 0.0).sum(axis=0)
+    counts = known.sum(axis=0)
+    found: list[float] = np.where(counts > 0, total / np.maximum(counts, 1), np.nan).tolist()
+    return found
+
+
 class FeatureLog:
     """Turns batches into samples of features, as the store and the model take them.
 
@@ -135,8 +173,8 @@ class FeatureLog:
         for id, worker in batch.workers.items():
             self._since_s.setdefault(id, batch.started_at_s)
             self._totals.setdefault(id, WorkerStatistics()).add(worker)
-            for report in worker.reports:
-                samples += self._samples(id, worker.machine, report)
+            if worker.reports:
+                samples += self._samples(id, worker.machine, _merged(worker.reports))
         return sorted(samples, key=lambda sample: sample.at_s)
 
     def _samples(self, id: str, machine: str, report: FeatureReport) -> list[FeatureSample]:

@@ -3,11 +3,11 @@
 from foretide.store.arrivals import Arrivals
 from foretide.store.decisions import StoredDecision, StoredFailure
 from foretide.store.errors import DatabaseError, StoreError, StoreVersionError, UnknownRunError
-from foretide.store.reading import RecordedRun, Resumed
+from foretide.store.reading import News, RecordedRun, Resumed
 from foretide.store.recorder import RunRecorder
 from foretide.store.retention import Tidied
 from foretide.store.runs import RunStore
-from foretide.store.runtime import RuntimeConfig, RuntimeStore
+from foretide.store.runtime import Override, RuntimeConfig, RuntimeStore
 from foretide.store.samples import FeatureSample, LatencySample, RunInfo, RunSpec
 from foretide.store.settings import StoreSettings, default_store_path
 
@@ -16,6 +16,8 @@ __all__ = [
     "DatabaseError",
     "FeatureSample",
     "LatencySample",
+    "News",
+    "Override",
     "RecordedRun",
     "Resumed",
     "RunInfo",

@@ -19,7 +19,7 @@ from foretide.store.decisions import StoredDecision, stored_decision
 from foretide.store.rows import event_of, feature_sample_of, forecast_of, latency_of, measurement_of_row
 from foretide.store.samples import FeatureSample, LatencySample, Level, RunInfo
 
-__all__ = ["RecordedRun", "Resumed"]
+__all__ = ["News", "RecordedRun", "Resumed"]
 
 _EVER = -float("inf")
 
@@ -50,6 +50,26 @@ class Resumed:
     changed_at_s: Mapping[str, float]
     measurements: tuple[Measurement, ...]
     cycle: int
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class News:
+    """What was stored of a run since a reader last looked.
+
+    Parameters
+    ----------
+    seq : int
+        Up to which row; where the next look begins.
+    measurements, decisions, events, latencies, features : tuples
+        The new records, oldest first.
+    """
+
+    seq: int
+    measurements: tuple[Measurement, ...] = ()
+    decisions: tuple[StoredDecision, ...] = ()
+    events: tuple[Event, ...] = ()
+    latencies: tuple[LatencySample, ...] = ()
+    features: tuple[FeatureSample, ...] = ()
 
 
 class RecordedRun:
@@ -87,6 +107,13 @@ class RecordedRun:
         forecasts = self._forecasts_from(rows[0][1])
         return [stored_decision(row, self.info.layout, forecasts.get(row[1], {})) for row in rows]
 
+    def decision(self, seq: int) -> StoredDecision | None:
+        """Return the decision at a place in the store, with its reasons; None where there is none."""
+        rows = self._rows("decisions", _EVER, where={"seq": seq})
+        forecasts = [forecast_of(row) for row in self._rows("forecasts", _EVER, where={"seq": seq})]
+        by_series = {forecast.series: forecast for forecast in forecasts}
+        return stored_decision(rows[0], self.info.layout, by_series) if rows else None
+
     def forecasts(self, since_s: float = _EVER, series: str | None = None) -> list[Forecast]:
         """Return the forecasts made after `since_s`, of one series or of all, oldest first."""
         return [forecast_of(row) for row in self._rows("forecasts", since_s, where={"series": series})]
@@ -99,11 +126,7 @@ class RecordedRun:
         self, since_s: float = _EVER, level: Level | None = None, owner: str | None = None
     ) -> list[FeatureSample]:
         """Return the features seen after `since_s`, of one level and owner or of all, oldest first."""
-        rows = self._rows("features", since_s, where={"level": level, "owner": owner})
-        with self._open() as connection:
-            sets = connection.rows(sql.feature_names(), (self.id,))
-        names = {set_id: tuple(from_json(text)) for set_id, text in sets}
-        return [feature_sample_of(row, names) for row in rows]
+        return self._feature_samples(self._rows("features", since_s, where={"level": level, "owner": owner}))
 
     def latencies(self, since_s: float = _EVER) -> list[LatencySample]:
         """Return the latencies after `since_s`, one histogram for each stretch of time, oldest first."""
@@ -115,6 +138,37 @@ class RecordedRun:
         for sample in self.latencies(since_s):
             whole.merge(sample.histogram)
         return whole
+
+    def cursor(self) -> int:
+        """Return the number of the last row; `news` after it are those that come from now on."""
+        with self._open() as connection:
+            return max(connection.rows(sql.last_seq(table), (self.id,))[0][0] or 0 for table in sql.TABLES)
+
+    def news(self, after: int, most: int = 1_000) -> News:
+        """Return what was stored after row `after`, at most about `most` records of each kind.
+
+        Rows are numbered as they come, so that nothing is missed or told twice, whatever its clock says.
+        """
+        # What comes while the tables are read, one after another, is left for the next look.
+        last = self.cursor()
+        if last <= after:
+            return News(seq=after)
+        tables = [table for table in sql.TABLES if table != "forecasts"]
+        with self._open() as connection:
+            rows = {table: connection.rows(sql.rows_after(table), (self.id, after, most)) for table in tables}
+        # Where one kind has more, the others wait for it: the next look begins behind all that was told.
+        until = min([last, *(found[-1][1] for found in rows.values() if len(found) == most)])
+        rows = {table: [row for row in found if row[1] <= until] for table, found in rows.items()}
+        layout, decisions = self.info.layout, rows["decisions"]
+        forecasts = self._forecasts_from(decisions[0][1]) if decisions else {}
+        return News(
+            seq=until,
+            measurements=tuple(measurement_of_row(row, layout) for row in rows["measurements"]),
+            decisions=tuple(stored_decision(row, layout, forecasts.get(row[1], {})) for row in decisions),
+            events=tuple(event_of(row) for row in rows["events"]),
+            latencies=tuple(latency_of(row) for row in rows["latencies"]),
+            features=tuple(self._feature_samples(rows["features"])),
+        )
 
     def latest_plan(self) -> Plan | None:
         """Return the plan in force: the last one that the running system took; None before the first."""
@@ -175,8 +229,16 @@ class RecordedRun:
             found[row[1]][forecast.series] = forecast
         return found
 
+    def _feature_samples(self, rows: list[tuple[Any, ...]]) -> list[FeatureSample]:
+        if not rows:
+            return []
+        with self._open() as connection:
+            sets = connection.rows(sql.feature_names(), (self.id,))
+        names = {set_id: tuple(from_json(text)) for set_id, text in sets}
+        return [feature_sample_of(row, names) for row in rows]
+
     def _rows(
-        self, table: str, since_s: float, last: int | None = None, where: Mapping[str, str | None] | None = None
+        self, table: str, since_s: float, last: int | None = None, where: Mapping[str, str | int | None] | None = None
     ) -> list[tuple[Any, ...]]:
         given = {column: value for column, value in (where or {}).items() if value is not None}
         since = since_s > _EVER

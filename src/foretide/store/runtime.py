@@ -5,14 +5,39 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from foretide.errors import ConfigError
 
-__all__ = ["RuntimeConfig", "RuntimeStore"]
+try:
+    import fcntl
+except ImportError:  # where there is none, one process writes
+    fcntl = None  # type: ignore[assignment]
+
+__all__ = ["Override", "RuntimeConfig", "RuntimeStore"]
+
+
+@dataclass(frozen=True)
+class Override:
+    """A number of replicas that someone set by hand, whatever plans say, until an instant.
+
+    Parameters
+    ----------
+    replicas : int
+        How many.
+    until_s : float
+        When it ends, in seconds since the Unix epoch.
+    reason : str
+        Why, for whoever reads the decisions.
+    """
+
+    replicas: int
+    until_s: float
+    reason: str = ""
 
 
 @dataclass(frozen=True)
@@ -29,19 +54,41 @@ class RuntimeConfig:
         What to change about the grouping of an edge (by its name): options such as ``weights``.
     paused : bool
         Whether sources are to admit nothing new.
+    overrides : mapping of str to Override
+        Replicas set by hand, by operator; those that have ended may be among them.
+
+    Examples
+    --------
+    >>> config = RuntimeConfig(replicas={"split": 2, "count": 1}, overrides={"split": Override(5, until_s=60.0)})
+    >>> config.active(59.0), config.active(60.0)
+    ({'split': 5, 'count': 1}, {'split': 2, 'count': 1})
     """
 
     version: int = 0
     replicas: Mapping[str, int] = field(default_factory=dict)
     groupings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     paused: bool = False
+    overrides: Mapping[str, Override] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        read = {name: Override(**one) if isinstance(one, Mapping) else one for name, one in self.overrides.items()}
+        object.__setattr__(self, "overrides", read)
+
+    def overridden(self, now_s: float) -> dict[str, int]:
+        """Return the replicas that are set by hand at an instant, by operator."""
+        return {name: override.replicas for name, override in self.overrides.items() if override.until_s > now_s}
+
+    def active(self, now_s: float) -> dict[str, int]:
+        """Return the replicas at an instant: those that were asked for last, but for those set by hand."""
+        return {**self.replicas, **self.overridden(now_s)}
 
 
 class RuntimeStore:
     """A run-time configuration in one file of a file system that all its readers share.
 
     A reader sees the old configuration or the new one, never a mixture; a file that did not change is not read
-    again. One process writes.
+    again. Several processes may write, a controller and a service for instance: each change is made to what is in
+    force at that moment, one after another.
 
     Examples
     --------
@@ -78,8 +125,22 @@ class RuntimeStore:
 
     def replace(self, config: RuntimeConfig) -> RuntimeConfig:
         """Put `config` in force, with the next version number, and return it."""
+        with self._alone():
+            return self._put(config)
+
+    def overridden(self, now_s: float) -> dict[str, int]:
+        """Return the replicas that are set by hand at an instant, by operator."""
+        return self.read().overridden(now_s)
+
+    def override(self, operator: str, override: Override | None, now_s: float) -> RuntimeConfig:
+        """Set the replicas of an operator by hand, or with None no longer; those of others that ended are dropped."""
+        with self._alone():
+            config = self.read()
+            kept = {name: one for name, one in config.overrides.items() if name != operator and one.until_s > now_s}
+            return self._put(replace(config, overrides=kept if override is None else {**kept, operator: override}))
+
+    def _put(self, config: RuntimeConfig) -> RuntimeConfig:
         config = replace(config, version=self.read().version + 1)
-        self.path.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(dir=self.path.parent, prefix=f".{self.path.name}-")
         try:
             with os.fdopen(handle, "w", encoding="utf-8") as file:
@@ -92,12 +153,28 @@ class RuntimeStore:
 
     def change(self, **changes: Any) -> RuntimeConfig:
         """Put the present configuration in force with some fields changed; mappings are merged key by key."""
-        config = self.read()
-        merged: dict[str, Any] = {
-            name: {**getattr(config, name), **value} if isinstance(value, Mapping) else value
-            for name, value in changes.items()
-        }
-        return self.replace(replace(config, **merged))
+        with self._alone():
+            config = self.read()
+            merged: dict[str, Any] = {
+                name: {**getattr(config, name), **value} if isinstance(value, Mapping) else value
+                for name, value in changes.items()
+            }
+            return self._put(replace(config, **merged))
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Keep others from writing meanwhile, as far as the file system knows of locks on a folder."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        if fcntl is None:
+            yield
+            return
+        folder = os.open(self.path.parent, os.O_RDONLY)
+        try:
+            with suppress(OSError):
+                fcntl.flock(folder, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(folder)
 
     def _load(self) -> RuntimeConfig:
         try:

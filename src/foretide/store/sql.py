@@ -25,6 +25,7 @@ __all__ = [
     "last_seq",
     "last_time",
     "older_rows",
+    "rows_after",
     "rows_of",
 ]
 
@@ -97,6 +98,11 @@ def rows_of(table: str, *conditions: str, since: bool = False, last: bool = Fals
     # A sum has no index: the rows are then found by their time and sorted, not read one by one from the first.
     order = "seq DESC LIMIT ?" if last else "seq + 0" if since else "seq"
     return f"SELECT {', '.join(COLUMNS[table])} FROM {table} WHERE {where} ORDER BY {order}"
+
+
+def rows_after(table: str) -> str:
+    """Return the query for the first rows of a run after one, by their numbers, so many of them."""
+    return f"SELECT {', '.join(COLUMNS[table])} FROM {table} WHERE run_id = ? AND seq > ? ORDER BY seq LIMIT ?"
 
 
 def feature_names() -> str:

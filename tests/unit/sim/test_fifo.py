@@ -41,7 +41,7 @@ def test_a_queue_that_stays_empty_stays_small() -> None:
     for _ in range(2_000):
         queue.append(numbered(0, 100))
         queue.head += 100
-    assert queue.data.shape[1] == 1024
+    assert queue.data.shape[1] <= 4096
 
 
 def test_a_cleared_queue_is_empty() -> None:

@@ -58,8 +58,7 @@ def test_batches_by_hand() -> None:
 
 
 def test_a_batch_takes_no_more_than_fits_the_target() -> None:
-    """Forty events wait: with .2 s of overhead and a target of 1 s, .8 s of work are admitted, eight events."""
-    bench = Bench(line(0.1), [0.0, 0.0], MicroBatch(fixed_s=0.2, per_task_s=0.0))
+    """Four hundred events come: with .2 s of overhead and a target of 1 s, .8 s of work are admitted, eight events."""
     bench = Bench(line(0.1), [400.0, 0.0], MicroBatch(fixed_s=0.2, per_task_s=0.0), step_s=0.1)
     processed = [step.processed[0] for step in bench.run(6.0)]
     batches = [count for count in processed if count]

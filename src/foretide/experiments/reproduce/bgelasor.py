@@ -66,16 +66,26 @@ def _figure_4(scope: Scope, outcomes: Outcomes) -> Result:
         rows += _rows(load, _RELATIVE, known, "day known beforehand")
         checks += [
             below(f"{load}: CBA costs less than SPEA", steered, "CBA", "SPEA", _RELATIVE),
-            below(f"{load}: SREA costs less than SPEA, which provides for the next epoch too", steered, "SREA", "SPEA", _RELATIVE),
-            below(f"{load}, day known beforehand: CBA costs less than SPEA", known, "CBA", "SPEA", _RELATIVE),
-            each_seed(
-                f"{load}, day known beforehand: nothing costs less than our optimum",
-                scope.seeds,
-                lambda n, known=known: all(known["optimal"][n] <= values[n] + 1e-9 for values in known.values()),
-                f"CBA {np.mean(known['CBA']):.4f}, optimal {np.mean(known['optimal']):.4f}",
+            below(
+                f"{load}: SREA costs less than SPEA, which provides for the next epoch too",
+                steered,
+                "SREA",
+                "SPEA",
+                _RELATIVE,
             ),
+            below(f"{load}, day known beforehand: CBA costs less than SPEA", known, "CBA", "SPEA", _RELATIVE),
+            _cheapest(load, known),
         ]
     return Result(tuple(rows), tuple(checks), _cost_panels(days), _notes())
+
+
+def _cheapest(load: str, known: Values) -> Check:
+    return each_seed(
+        f"{load}, day known beforehand: nothing costs less than our optimum",
+        len(known["optimal"]),
+        lambda n: all(known["optimal"][n] <= values[n] + 1e-9 for values in known.values()),
+        f"CBA {np.mean(known['CBA']):.4f}, optimal {np.mean(known['optimal']):.4f}",
+    )
 
 
 def _figure_5(scope: Scope, outcomes: Outcomes) -> Result:
@@ -105,7 +115,11 @@ def _cost_panels(days: Days) -> tuple[Panel, ...]:
     shown = {name: day.planners[name] for name in PLANNERS if name != "optimal"}
     spea = day.planners["spea"].costs
     totals = [
-        Line(load, range(len(PLANNERS)), [float(np.mean([d.planners[p].cost / d.planners["spea"].cost for d in each])) for p in PLANNERS])
+        Line(
+            load,
+            range(len(PLANNERS)),
+            [float(np.mean([d.planners[p].cost / d.planners["spea"].cost for d in each])) for p in PLANNERS],
+        )
         for load, each in days.items()
     ]
     return (
@@ -128,7 +142,9 @@ def _cost_panels(days: Days) -> tuple[Panel, ...]:
 def _adaptation_panels(days: Days) -> tuple[Panel, ...]:
     day = days["periodic"][0]
     at = np.arange(day.needs.size)
-    changed = {name: np.cumsum(np.abs(np.diff(run.instances, prepend=run.instances[0]))) for name, run in day.planners.items()}
+    changed = {
+        name: np.cumsum(np.abs(np.diff(run.instances, prepend=run.instances[0]))) for name, run in day.planners.items()
+    }
     return (
         Panel(
             "(a) instances started and stopped so far, periodic load, first day",
@@ -156,15 +172,15 @@ def _notes() -> tuple[str, ...]:
         "Input: the two loads published with BGElasor (`bgelasor_periodic.csv`, 5 min bins, and "
         "`bgelasor_fluctuating.csv`, 10 min bins); the third, stable load could not be had."
         if folder is not None
-        else "Input: **made-up seasonal series**, since the files published with BGElasor were not there. Put them into "
-        f"a folder and name it in the environment variable {TRACES_VARIABLE} to use them."
+        else "Input: **made-up seasonal series**, since the files published with BGElasor were not there. Put them "
+        f"into a folder and name it in the environment variable {TRACES_VARIABLE} to use them."
     )
     return (
         source,
-        "An epoch is a bin. Each seed takes another day after day 50; `auto` has learnt from the two weeks before it and "
-        f"forecasts {HORIZON} epochs ahead. p_o = 8000, p_u = p_d = 5000, p_r = 100, as printed.",
-        "The capacity of an instance is not printed: here the load's 99th percentile keeps ten busy. Rates are scaled to "
-        "100 events/s there; latencies come from the simulator, Poisson arrivals, changes free and at once, queues "
+        "An epoch is a bin. Each seed takes another day after day 50; `auto` has learnt from the two weeks before it "
+        f"and forecasts {HORIZON} epochs ahead. p_o = 8000, p_u = p_d = 5000, p_r = 100, as printed.",
+        "The capacity of an instance is not printed: here the load's 99th percentile keeps ten busy. Rates are scaled "
+        "to 100 events/s there; latencies come from the simulator, Poisson arrivals, changes free and at once, queues "
         "without a bound.",
         "The paper shows curves and prints no numbers: its statements are checked instead. It compares timetables made "
         "from predictions; *day known beforehand* has the same with the truth in their place.",

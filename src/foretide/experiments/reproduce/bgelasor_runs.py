@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import ClassVar
 
 import numpy as np
@@ -179,7 +180,7 @@ def _steered(name: str, trace: RateTrace, paths: Floats, seed: int) -> PlannerDa
 def _running_costs(instances: Ints) -> Floats:
     """Return the cost up to and including each epoch."""
     first = operator_costs(instances[:1], _COSTS)[0]
-    steps = [float(timetable_cost(pair, _COSTS)) - _COSTS.running * pair[0] for pair in zip(instances, instances[1:])]
+    steps = [float(timetable_cost(pair, _COSTS)) - _COSTS.running * pair[0] for pair in pairwise(instances)]
     return np.cumsum([float(first), *steps])
 
 

@@ -1,6 +1,8 @@
-"""The larger Twitter application of PA-SPS (its figure 11): eight operators, split into two branches that meet again."""
+"""The larger Twitter application of PA-SPS (its figure 11): eight operators, two branches that meet again."""
 
 from __future__ import annotations
+
+from typing import Any
 
 from foretide.topology import Topology, flow
 
@@ -27,7 +29,7 @@ def complex_application(peak_rate: float) -> Topology:
     ['filter', 'kind', 'topic', 'source', 'sentiment', 'author', 'merge', 'store']
     """
 
-    def declared(share: float) -> dict[str, object]:
+    def declared(share: float) -> dict[str, Any]:
         # A hair less than the limit, or rounding would ask for a third.
         return {"execution_s": 0.999 * _AT_PEAK / (peak_rate * share), "replicas": (1, _POOL)}
 

@@ -27,7 +27,7 @@ STRATEGIES = ("static", "incremental", "rlearning", "autoscale-plus")
 _TD_S, _TIMEOUT_S = 10.0, 30.0
 _DOWNTIME_S = 5.5
 _WEIGHT, _BETA = 0.3, 0.8
-_EPISODES = 40
+_EPISODES = 25
 _STEP_S = 5.0
 
 
@@ -39,17 +39,19 @@ class DabsJob:
     stream: str
     strategy: str
     seed: int
+    pause: bool
     first_s: float | None = None
 
     @classmethod
-    def for_scope(cls, scope: Scope, topology: str, kind: str, strategy: str) -> tuple[DabsJob, ...]:
-        """Return the runs of a strategy, one per seed."""
-        return tuple(cls(topology, kind, strategy, seed, scope.first_s) for seed in scope.numbers)
+    def for_scope(cls, scope: Scope, topology: str, kind: str, strategy: str, pause: bool) -> tuple[DabsJob, ...]:
+        """Return the runs of a strategy, one per seed; with `pause`, monitoring pauses after a change."""
+        return tuple(cls(topology, kind, strategy, seed, pause, scope.first_s) for seed in scope.numbers)
 
     @property
     def label(self) -> str:
         """Strategy, topology, stream and seed."""
-        return f"{self.strategy} on {self.topology}, {self.stream} stream, seed {self.seed}"
+        pause = " with pause" if self.pause else ""
+        return f"{self.strategy}{pause} on {self.topology}, {self.stream} stream, seed {self.seed}"
 
     @property
     def cost(self) -> float:
@@ -64,7 +66,7 @@ class DabsJob:
             topology,
             trace,
             planner=_planner(self.strategy, self.topology, self.stream),
-            loop=LoopSettings(td_s=_TD_S, sample_s=1.0, history=100),
+            loop=LoopSettings(td_s=_TD_S, sample_s=1.0, history=100, settle_s=_DOWNTIME_S if self.pause else 0.0),
             settings=SimulationSettings(
                 queue="replica",
                 arrivals="poisson",

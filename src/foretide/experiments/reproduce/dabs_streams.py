@@ -1,6 +1,8 @@
-"""The streams and topologies of DABS: progressive and erratic rates; simple and complex, sensitive to values or not (D6)."""
+"""The streams and topologies of DABS: progressive and erratic; simple and complex, sensitive to values or not (D6)."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 
@@ -58,7 +60,7 @@ def _complex() -> Topology:
     """Return the opinions: a dispatcher that filters, a branch by city, a branch by age, and a persister."""
     osg = GroupingSpec("osg", ("value",))
 
-    def sized(factor: float) -> dict[str, object]:
+    def sized(factor: float) -> dict[str, Any]:
         return {"execution_s": _EXECUTION_S * factor, "replicas": (1, _POOL)}
 
     job = flow("dabs_complex")

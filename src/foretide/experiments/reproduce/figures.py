@@ -15,7 +15,7 @@ __all__ = ["to_svg"]
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#999999")
 _INPUT = "input"
 _WIDTH_INCHES, _PANEL_INCHES = 9.0, 2.7
-_SETTINGS = {
+_SETTINGS: Any = {
     # Without these two the file differs from run to run.
     "svg.hashsalt": "foretide",
     "path.simplify_threshold": 0.5,
@@ -77,8 +77,13 @@ def _bars(axes: Any, panel: Panel) -> None:
     width = 0.8 / len(panel.lines)
     for number, (line, colour) in enumerate(zip(panel.lines, _colours(panel), strict=True)):
         offset = (number - (len(panel.lines) - 1) / 2) * width
-        axes.bar(places + offset, np.nan_to_num(np.asarray(line.y, dtype=np.float64)), width * 0.92, color=colour,
-                 label=line.title)
+        axes.bar(
+            places + offset,
+            np.nan_to_num(np.asarray(line.y, dtype=np.float64)),
+            width * 0.92,
+            color=colour,
+            label=line.title,
+        )
     axes.set_xticks(places, panel.labels)
 
 

@@ -74,7 +74,7 @@ def _route(arrivals: Floats) -> npt.NDArray[np.int32]:
     grouping = Dynamic(3)
     targets = np.empty(arrivals.size, dtype=np.int32)
     starts = [int(np.searchsorted(arrivals, instant)) for instant, _ in PHASES] + [arrivals.size]
-    for (_, ratio), first, last in zip(PHASES, starts, starts[1:], strict=True):
+    for (_, ratio), first, last in zip(PHASES, starts[:-1], starts[1:], strict=True):
         grouping = grouping.with_ratio(ratio)
         targets[first:last] = grouping.assign(np.arange(first, last, dtype=np.int64)).replicas
     return targets
@@ -117,7 +117,9 @@ def _conclude(scope: Scope, outcomes: Outcomes) -> Result:
         name = f"{start:g}-{end:g} s, {':'.join(map(str, ratio))}"
         shares = [_share(run, start, end) for run in runs]
         comparisons += [
-            Comparison(f"{name}, worker {worker + 1}", _SHARE, tuple(s[worker] for s in shares), ratio[worker] / sum(ratio))
+            Comparison(
+                f"{name}, worker {worker + 1}", _SHARE, tuple(s[worker] for s in shares), ratio[worker] / sum(ratio)
+            )
             for worker in range(3)
         ]
         if start:
@@ -167,10 +169,10 @@ def _panel(run: npt.NDArray[np.int64], spans: list[tuple[float, float, tuple[int
 
 
 _NOTES = (
-    "Three replicas behind `dynamic` grouping, 600 tuples/s (Poisson), 1 ms each, first come first served; the ratio is "
-    "changed between two tuples, as Foretide's run-time configuration does between two batches.",
-    "The paper prints the schedule and the ratios, and shows rates as curves: shares are compared with the ratios asked "
-    "for, and 'a very little delay' is checked as at most two seconds.",
+    "Three replicas behind `dynamic` grouping, 600 tuples/s (Poisson), 1 ms each, first come first served; the ratio "
+    "is changed between two tuples, as Foretide's run-time configuration does between two batches.",
+    "The paper prints the schedule and the ratios, and shows rates as curves: shares are compared with the ratios "
+    "asked for, and 'a very little delay' is checked as at most two seconds.",
 )
 
 

@@ -24,7 +24,7 @@ _DAYS, _DAY_S = 60, 86_400.0
 
 
 def traces_folder() -> Path | None:
-    """Return where the published files are: the folder that the variable names, or one beside; None where neither is."""
+    """Return where the published files are: the folder that the variable names, or one beside; None without."""
     given = os.environ.get(TRACES_VARIABLE)
     for folder in (Path(given),) if given else (_BESIDE,):
         if all((folder / f"bgelasor_{load}.csv").is_file() for load in LOADS):

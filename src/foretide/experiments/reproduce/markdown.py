@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from foretide.experiments.reproduce.contract import Comparison, Experiment, Result, Scope
 
-__all__ = ["index_page", "result_page", "summary"]
+__all__ = ["index_page", "result_page"]
 
 
 def result_page(experiment: Experiment, result: Result, scope: Scope) -> str:
@@ -72,15 +72,17 @@ def index_page(entries: Iterable[tuple[Experiment, Sequence[tuple[str, bool]]]])
     for experiment, checks in entries:
         failing = [claim for claim, holds in checks if not holds]
         count = f"{len(checks) - len(failing)} of {len(checks)}"
-        rows.append(f"| [{experiment.name}]({experiment.name}.md) | {experiment.title} | {count} | {'; '.join(failing)} |")
+        rows.append(
+            f"| [{experiment.name}]({experiment.name}.md) | {experiment.title} | {count} | {'; '.join(failing)} |"
+        )
     return "\n".join(
         (
             "# Reproductions",
             "",
             "The tables and figures of the papers that Foretide follows, made anew in its simulator. Each page has a",
             "table *ours | paper | deviation*, a figure, the statements of the paper and whether they hold, and how it",
-            "was set up. `make reproduce` writes all of it, `foretide reproduce NAME` one page; numbers are beside each",
-            "page as JSON.",
+            "was set up. `make reproduce` writes all of it, `foretide reproduce NAME` one page; numbers are beside",
+            "each page as JSON.",
             "",
             "| page | reproduces | statements that hold | statements that do not |",
             "|---|---|---:|---|",
@@ -88,8 +90,3 @@ def index_page(entries: Iterable[tuple[Experiment, Sequence[tuple[str, bool]]]])
             "",
         )
     )
-
-
-def summary(experiment: Experiment, result: Result) -> list[str]:
-    """Return the lines that the command prints: one for each statement."""
-    return [f"{experiment.name}: {check}" for check in result.checks]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -45,7 +46,7 @@ def below(claim: str, values: Values, low: str, high: str, metric: Metric, facto
 def ascending(claim: str, values: Values, metric: Metric) -> Check:
     """Check that values grow from one subject to the next, in every run."""
     names = list(values)
-    pairs = list(zip(names, names[1:], strict=False))
+    pairs = list(pairwise(names))
     return each_seed(
         claim,
         len(values[names[0]]),

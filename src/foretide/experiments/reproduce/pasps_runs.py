@@ -36,8 +36,7 @@ SETUP_NOTES = (
     "prints neither; pool 30, one replica each at the start, `r_over` as the paper has it.",
     "td = 30 s, samples of 5 s, history of 12, horizon of 6: the authors' public configuration. The run is 1200 s, "
     "its cold start included.",
-    "A seed varies arrivals (Poisson), service times (lognormal, CV .2) and the reading of the trace off its "
-    "published plot (±.3 % of full scale).",
+    "A seed varies arrivals (Poisson) and the reading of the trace off its published plot (±.3 % of full scale).",
 )
 
 
@@ -52,7 +51,8 @@ class PaspsJob:
     policy : str
         ``pasps``, ``psps``, ``dabs`` or ``static``.
     option : str
-        The forecaster of ``pasps``, λ of ``dabs``, or the replicas of ``static``.
+        The forecaster of ``pasps``, λ of ``dabs``, the replicas of ``static``; for ``psps``, ``basic`` takes the last
+        sample in place of the last six.
     seed : int
         Which of the runs.
     td_s : float
@@ -104,7 +104,7 @@ class PaspsJob:
             trace,
             **self._policy(setup),
             loop=setup.loop(self.td_s),
-            settings=setup.settings(arrivals="poisson", service="lognormal", service_cv=0.2, **changes),
+            settings=setup.settings(arrivals="poisson", **changes),
             seed=self.seed,
             warm_up_s=0.0,
             warm_start=False,
@@ -125,7 +125,8 @@ class PaspsJob:
         if self.policy == "dabs":
             return {"planner": make_planner("autoscale-plus", weight=float(self.option))}
         if self.policy == "psps":
-            return {"planner": PspsByForecast(), "forecaster": RepeatInterval(window=setup.history)}
+            model = setup.forecaster("basic") if self.option == "basic" else RepeatInterval(window=setup.history)
+            return {"planner": PspsByForecast(), "forecaster": model}
         if self.option == RepeatInterval.name:
             return {"planner": make_planner("pasps"), "forecaster": RepeatInterval(window=setup.history)}
         return {"planner": make_planner("pasps"), "forecaster": setup.forecaster(self.option)}

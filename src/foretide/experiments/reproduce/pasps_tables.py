@@ -35,6 +35,7 @@ __all__ = ["EXPERIMENTS", "compared", "course", "values_of"]
 _SMOOTHED = "pasps_twitter_smoothed"
 _TRACES = {2: _SMOOTHED, 6: "pasps_twitter_raw", 7: "pasps_dns", 8: "pasps_logs"}
 _LAST_SAMPLE = "Basic, last sample"
+_PSPS_LAST_SAMPLE = "PSPS, last sample"
 _LITERAL = "DABS, λ = .3"
 _PAPER_WITHIN = 0.03
 
@@ -107,6 +108,7 @@ def _system_rows(scope: Scope) -> Rows:
     return {
         "PA-SPS": PaspsJob.for_scope(scope, _SMOOTHED, "pasps", "ann"),
         "PSPS": PaspsJob.for_scope(scope, _SMOOTHED, "psps"),
+        _PSPS_LAST_SAMPLE: PaspsJob.for_scope(scope, _SMOOTHED, "psps", "basic"),
         "DABS": PaspsJob.for_scope(scope, _SMOOTHED, "dabs", str(DABS_WEIGHT)),
         _LITERAL: PaspsJob.for_scope(scope, _SMOOTHED, "dabs", "0.3"),
     }
@@ -148,11 +150,26 @@ def _of_smoothed(runs: Runs) -> tuple[Check, ...]:
         lowest("Basic has the highest latency", latency, rest, LATENCY),
         lowest("LR and RF have the lowest error of input", error_input, ["LR", "RF"], ERROR_INPUT),
         lowest("LR and RF have the lowest error of replicas", error_replica, ["LR", "RF"], ERROR_REPLICA),
+        *_with_last_sample(runs),
         each_seed(
             "all process at least 99.5 % of events",
             seeds,
             lambda n: all(values[n] >= 0.995 for values in processed.values()),
         ),
+    )
+
+
+def _with_last_sample(runs: Runs) -> tuple[Check, ...]:
+    """Return the orderings that depend on what Basic is, with the other reading of it."""
+    names = ("ANN", "FFT", "LR", "RF", _LAST_SAMPLE)
+    latency, error_input, error_replica = (
+        values_of(runs, metric, names) for metric in (LATENCY, ERROR_INPUT, ERROR_REPLICA)
+    )
+    reading = "Basic as the last sample alone"
+    return (
+        lowest(f"{reading}: Basic has the highest latency", latency, names[:-1], LATENCY),
+        lowest(f"{reading}: LR and RF have the lowest error of input", error_input, ["LR", "RF"], ERROR_INPUT),
+        lowest(f"{reading}: LR and RF have the lowest error of replicas", error_replica, ["LR", "RF"], ERROR_REPLICA),
     )
 
 
@@ -178,6 +195,7 @@ def _of_systems(runs: Runs) -> tuple[Check, ...]:
     seeds = len(runs["PA-SPS"])
     return (
         below("PA-SPS is far below PSPS in latency (less than a third)", latency, "PA-SPS", "PSPS", LATENCY, 1 / 3),
+        below("the same with PSPS by the last sample", latency, "PA-SPS", _PSPS_LAST_SAMPLE, LATENCY, 1 / 3),
         below("PA-SPS saves less than PSPS", saves, "PA-SPS", "PSPS", SAVED),
         below("DABS saves less than PA-SPS", saves, "DABS", "PA-SPS", SAVED),
         each_seed("DABS loses more than 5 % of events", seeds, lambda n: processed["DABS"][n] < 0.95),
@@ -227,9 +245,10 @@ def _of_dns(runs: Runs) -> tuple[Check, ...]:
 
 _NOTES: Mapping[int, tuple[str, ...]] = {
     table: (
-        "Basic expects the last six samples again: the input of the last interval, as the paper defines it. `basic` "
-        "of Foretide expects the last sample; it is the row *Basic, last sample*, for which the paper has no number. On "
-        "the smoothed trace that row is nearer to the published latency and input error of Basic.",
+        "Basic has two readings. As the paper defines it, the input of the last interval comes again: the last six "
+        "samples, row *Basic*. `basic` of Foretide expects the last sample alone, row *Basic, last sample*. On the "
+        "smoothed trace the second is nearer to the published latency and input error, while the published order of "
+        "the models (Basic slowest, LR and RF with the lowest errors) follows from the first; both are checked.",
     )
     for table in _TRACES
 } | {
@@ -237,8 +256,8 @@ _NOTES: Mapping[int, tuple[str, ...]] = {
     4: (
         f"DABS is `autoscale-plus` with a restart of 5.5 s at every change that drops queued and arriving events. "
         f"λ = {DABS_WEIGHT:g} is calibrated to the published saved resources, so that number is no evidence; the row "
-        f"*{_LITERAL}* has the value that DABS itself prints, taken literally. In the paper PSPS at td = 30 s repeats "
-        "its last six samples.",
+        f"*{_LITERAL}* has the value that DABS itself prints, taken literally. PSPS "
+        "has the two readings of Basic of table 2.",
     ),
     5: (
         "Figure 11 names the operators but neither their execution times nor the split. Execution times are such that "
@@ -250,7 +269,7 @@ _NOTES: Mapping[int, tuple[str, ...]] = {
 
 def _conclude(table: int, title: str, scope: Scope, outcomes: Outcomes) -> Result:
     runs = {name: [outcomes[job] for job in jobs] for name, jobs in _rows(table, scope).items()}
-    shown = {name: row for name, row in runs.items() if name not in (_LAST_SAMPLE, _LITERAL)}
+    shown = {name: row for name, row in runs.items() if name not in (_LAST_SAMPLE, _PSPS_LAST_SAMPLE, _LITERAL)}
     return Result(
         comparisons=compared(table, runs, PASPS[table]),
         checks=_checks(table, runs),

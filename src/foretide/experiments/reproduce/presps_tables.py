@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from foretide.experiments.reproduce.contract import Comparison, Experiment, Line, Outcomes, Panel, Result, Scope
+from foretide.experiments.reproduce.contract import Check, Comparison, Experiment, Line, Outcomes, Panel, Result, Scope
 from foretide.experiments.reproduce.orderings import ascending, below, each_seed, within
 from foretide.experiments.reproduce.pasps_runs import DABS_WEIGHT, SETUP_NOTES, PaspsJob
 from foretide.experiments.reproduce.pasps_tables import compared, course, values_of
@@ -43,32 +43,42 @@ def _table(scope: Scope, outcomes: Outcomes) -> Result:
     return Result(compared(_SAME_AS, runs, PRESPS_TABLE_3), checks, course(runs, "PRESPS and DABS"), notes)
 
 
-def _td_rows(scope: Scope) -> Mapping[int, Sequence[PaspsJob]]:
+def _td_rows(scope: Scope, option: str = "") -> Mapping[int, Sequence[PaspsJob]]:
     fits = [td for td in PSPS_BY_TD if scope.first_s is None or 2 * td <= scope.first_s]
-    return {td: PaspsJob.for_scope(scope, _TRACE, "psps", td_s=float(td)) for td in fits}
+    return {td: PaspsJob.for_scope(scope, _TRACE, "psps", option, td_s=float(td)) for td in fits}
 
 
 def _of_td(scope: Scope, outcomes: Outcomes) -> Result:
-    runs = {td: [outcomes[job] for job in jobs] for td, jobs in _td_rows(scope).items()}
-    rows = [
-        Comparison(f"td = {td} s", metric, by_seed(row, metric), PSPS_BY_TD[td][metric])
-        for td, row in runs.items()
-        for metric in (SAVED, LATENCY)
-    ]
-    named = {f"td = {td} s": row for td, row in runs.items()}
-    claim = "saved resources are within .015 of the paper's at every td"
-    checks = (
-        within(claim, [row for row in rows if row.metric == SAVED], _WITHIN),
-        ascending("latency grows with td", values_of(named, LATENCY), LATENCY),
-    )
+    rows, checks = _td_reading(scope, outcomes, "", "")
+    other, more = _td_reading(scope, outcomes, "basic", ", last sample")
     notes = (
         *SETUP_NOTES,
-        "PSPS plans from the last six samples of 5 s whatever td is, which is the authors' configuration, and from "
-        "each operator's own queue. The published numbers are those of the authors' study of td.",
-        "Latencies are two to three and a half times the published ones: here nothing is ever dropped, while the "
-        "authors' events time out after 30 s and their queues hold 100 000.",
+        "PSPS plans from a forecast and each operator's own queue. Its forecast has two readings: the last six "
+        "samples of 5 s again whatever td is, six being the horizon that the authors configured, and the last "
+        "sample alone. Both are shown and checked. The published numbers are those of the authors' study of td.",
+        "Latencies are above the published ones. A likely reason: here nothing is ever dropped, while the authors' "
+        "events time out after 30 s and their queues hold 100 000.",
     )
-    return Result(tuple(rows), checks, _td_panels(rows), notes)
+    return Result((*rows, *other), (*checks, *more), _td_panels(rows), notes)
+
+
+def _td_reading(
+    scope: Scope, outcomes: Outcomes, option: str, suffix: str
+) -> tuple[tuple[Comparison, ...], tuple[Check, ...]]:
+    """Return the numbers and checks of one reading of PSPS."""
+    runs = {f"td = {td} s{suffix}": [outcomes[job] for job in jobs] for td, jobs in _td_rows(scope, option).items()}
+    published = dict(zip(runs, PSPS_BY_TD.values(), strict=False))
+    rows = tuple(
+        Comparison(name, metric, by_seed(row, metric), published[name][metric])
+        for name, row in runs.items()
+        for metric in (SAVED, LATENCY)
+    )
+    reading = "by the last sample, " if suffix else ""
+    claim = f"{reading}saved resources are within .015 of the paper's at every td"
+    return rows, (
+        within(claim, [row for row in rows if row.metric == SAVED], _WITHIN),
+        ascending(f"{reading}latency grows with td", values_of(runs, LATENCY), LATENCY),
+    )
 
 
 def _td_panels(rows: Sequence[Comparison]) -> tuple[Panel, ...]:
@@ -84,13 +94,22 @@ def _td_panels(rows: Sequence[Comparison]) -> tuple[Panel, ...]:
     return tuple(panels)
 
 
-def _flat(rows: Mapping[object, Sequence[PaspsJob]]) -> list[PaspsJob]:
-    return [job for jobs in rows.values() for job in jobs]
+def _td_jobs(scope: Scope) -> list[PaspsJob]:
+    return [*_flat(_td_rows(scope).values()), *_flat(_td_rows(scope, "basic").values())]
+
+
+def _flat(rows: Iterable[Sequence[PaspsJob]]) -> list[PaspsJob]:
+    return [job for jobs in rows for job in jobs]
 
 
 EXPERIMENTS = (
     Experiment(
-        "presps-table3", "PRESPS, table 3: PRESPS and DABS", "PRESPS", 25, lambda s: _flat({**_table_rows(s)}), _table
+        "presps-table3",
+        "PRESPS, table 3: PRESPS and DABS",
+        "PRESPS",
+        25,
+        lambda s: _flat(_table_rows(s).values()),
+        _table,
     ),
-    Experiment("presps-td", "PSPS: what its interval td does", "PRESPS", 35, lambda s: _flat({**_td_rows(s)}), _of_td),
+    Experiment("presps-td", "PSPS: what its interval td does", "PRESPS", 35, _td_jobs, _of_td),
 )

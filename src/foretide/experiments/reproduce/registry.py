@@ -25,7 +25,7 @@ EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
 
 
 def find_experiments(names: Sequence[str]) -> tuple[Experiment, ...]:
-    """Return the experiments called so, each once, in the order of the index; patterns such as ``dabs-*`` are names too.
+    """Return the experiments called so, each once, in the order of the index; patterns such as ``dabs-*`` will do.
 
     Raises
     ------

@@ -1,0 +1,212 @@
+"""The closed loop on Spark: policies one after another on the same input, and what steering costs.
+
+Twitter classification replays two traces, ten times as fast as recorded, once under each policy. Ratios are those of
+runs that follow one another in this process; each takes about two minutes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from _detection import detection
+from _harness import DOCUMENT, QUICK, RESULTS, Measured, Options, Ratio, alternate, between, progress
+from _report import machine_facts, markdown_table, write_json, write_section
+from _streams import constant_trace, fixed_batches, open_session, scratch
+from foretide.apps import find_app
+from foretide.commands.run import TRIGGER_S
+from foretide.commands.run_control import Asked, default_master, prepare
+from foretide.control import ControlSettings
+from foretide.spark import EngineSettings, create_session, start
+from foretide.spark.control import steer
+from foretide.spark.session_run import Progress, RunOptions
+from foretide.spark.steered_run import run_steered
+
+POLICIES = ("static-peak", "static-min", "threshold", "pasps", "foretide")
+# Each with the factor by which its rates are multiplied, so that its peak keeps some eight replicas busy.
+TRACES = {"pasps_twitter_smoothed": 0.008, "pasps_dns": 0.021}
+APP = "twitter-classification"
+COLUMNS = ("policy", "slot_seconds", "saved", "latency_mean_ms", "latency_p95_ms", "latency_p99_ms", "lost")
+
+
+class Quiet:
+    """Watches a run and says nothing."""
+
+    def show(self, progress: Progress) -> None:
+        """Say nothing."""
+
+    def draining(self) -> None:
+        """Say nothing."""
+
+    def stopping(self) -> bool:
+        """Let it run to its end."""
+        return False
+
+
+def main() -> None:
+    """Run all policies on all traces, then measure what steering costs."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="a minute of one trace, to show that it works")
+    parser.add_argument("--policies", default=",".join(POLICIES))
+    parser.add_argument("--traces", default=",".join(TRACES))
+    parser.add_argument("--td", type=float, default=3.0)
+    parser.add_argument("--repeats", type=int, default=5, help="turns of each alternative when measuring the cost")
+    parser.add_argument("--results", type=Path)
+    parser.add_argument("--markdown", type=Path)
+    given = parser.parse_args()
+    options = Options(
+        given.quick,
+        1 if given.quick else given.repeats,
+        given.results or (QUICK if given.quick else RESULTS),
+        given.markdown or (QUICK / "benchmarks.md" if given.quick else DOCUMENT),
+    )
+    traces = given.traces.split(",")[: 1 if given.quick else None]
+    rows = compare(given.policies.split(","), traces, given.td, speed=20.0 if given.quick else 10.0)
+    ratio, rates = cost(options)
+    lines = [line for trace in traces for line in targets(trace, rows)]
+    lines.append(Measured("control and statistics: throughput", "without", "at least", 0.97, ratio))
+    write(lines, rows, rates, options)
+
+
+def compare(policies: Sequence[str], traces: Sequence[str], td_s: float, speed: float) -> list[dict[str, Any]]:
+    """Return a row of metrics for every policy on every trace."""
+    app = find_app(APP)
+    spark = create_session(default_master(app.build()), "closed-loop", preload=["foretide.apps.twitter_classification"])
+    rows: list[dict[str, Any]] = []
+    try:
+        for trace in traces:
+            for policy in policies:
+                row = run_one(spark, trace, policy, td_s, speed)
+                rows.append(row)
+                figures = "  ".join(f"{name} {shown(row[name])}" for name in COLUMNS[1:])
+                progress(f"  {trace:<24} {policy:<12} {figures}")
+    finally:
+        spark.stop()
+    return rows
+
+
+def run_one(spark: SparkSession, trace: str, policy: str, td_s: float, speed: float) -> dict[str, Any]:
+    """Run the application once, from a fresh start to its last event."""
+    with tempfile.TemporaryDirectory(prefix="foretide-", ignore_cleanup_errors=True) as folder:
+        given = {"trace": trace, "speed": speed, "rate_scale": TRACES.get(trace, 0.008) * 10 / speed}
+        topology = find_app(APP).build({**given, "store": f"{folder}/results.db"})
+        prepared = prepare(topology, Asked(td_s=td_s), APP)
+        control, replicas = prepared.options(policy, None, trace)
+        how = RunOptions(replicas=replicas, settings=EngineSettings(trigger_s=TRIGGER_S))
+        return run_steered(topology, spark, f"{folder}/run", how, control, Quiet()).row(trace)
+
+
+def targets(trace: str, rows: Sequence[Mapping[str, Any]]) -> list[Measured]:
+    """Return the lines of the table of targets for one trace."""
+    by_policy = {row["policy"]: row for row in rows if row["trace"] == trace}
+
+    def ratio(other: str, metric: str) -> Ratio | None:
+        ours, theirs = by_policy.get("foretide"), by_policy.get(other)
+        return None if ours is None or theirs is None else Ratio((ours[metric] / theirs[metric],))
+
+    lost = [row["lost"] + row["duplicated"] for row in by_policy.values() if row["lost"] is not None]
+    lines = [
+        Measured(f"{trace}: slot-seconds", "static-peak", "at most", 0.7, ratio("static-peak", "slot_seconds")),
+        Measured(f"{trace}: p95 latency", "static-peak", "at most", 1.5, ratio("static-peak", "latency_p95_ms")),
+        Measured(f"{trace}: mean latency", "static-peak", "at most", 1.3, ratio("static-peak", "latency_mean_ms")),
+        Measured(f"{trace}: mean latency", "static-min", "at most", 0.1, ratio("static-min", "latency_mean_ms")),
+        Measured(f"{trace}: slot-seconds", "threshold", "at most", 1.0, ratio("threshold", "slot_seconds")),
+        Measured(f"{trace}: p95 latency", "threshold", "at most", 0.8, ratio("threshold", "latency_p95_ms")),
+    ]
+    # A count, not a ratio: it stands in the same column.
+    if lost:
+        runs = f"{len(lost)} runs"
+        lines.append(Measured(f"{trace}: events lost or repeated", runs, "at most", 0.0, Ratio((float(sum(lost)),))))
+    return lines
+
+
+def cost(options: Options) -> tuple[Ratio, Mapping[str, Sequence[float]]]:
+    """Return the throughput of a busy topology with control and statistics, against without either."""
+    rows, batches = (40_000, 3) if options.quick else (200_000, 8)
+    spark = open_session()
+    try:
+        with scratch() as path:
+            topology = detection({"trace": constant_trace(path, 200_000, 600), "until": "all"})
+
+            def rate(steered: bool) -> float:
+                return throughput(topology, spark, rows, batches, steered=steered)
+
+            found = alternate(
+                {"with": lambda: rate(True), "without": lambda: rate(False)},
+                options.repeats,
+                show=lambda value: f"{value:,.0f} events/s",
+            )
+    finally:
+        spark.stop()
+    return between(found["with"], found["without"]), found
+
+
+def throughput(topology: Any, spark: SparkSession, rows: int, batches: int, *, steered: bool) -> float:
+    """Return events per second over full batches, with a loop that decides every second or with none."""
+    settings = ControlSettings.model_validate({"loop": {"td_s": 1.0, "sample_s": 0.5}, "planner": "pasps"})
+    skipped = 2
+    with scratch() as path, start(topology, spark, path, fixed_batches(rows, statistics=steered)) as running:
+        # Deciding is what costs; acting on it would compare other numbers of slots.
+        advised = settings.model_copy(update={"loop": settings.loop.model_copy(update={"advisory": True})})
+        controller = steer(running, advised) if steered else None
+        while running.totals().batches < skipped + batches:
+            running.check()
+            time.sleep(0.02)
+        if controller is not None:
+            controller.stop()
+        done = running.batches()[: skipped + batches]
+    ended = [batch.started_at_s + batch.duration_s for batch in done]
+    return sum(sum(batch.rows.values()) for batch in done[skipped:]) / (ended[-1] - ended[skipped - 1])
+
+
+def shown(value: Any) -> str:
+    """Return a figure as text."""
+    if value is None:
+        return "–"
+    return f"{value:,.0f}" if isinstance(value, int) or abs(value) >= 10 else f"{value:.3f}"
+
+
+def write(
+    lines: Sequence[Measured], rows: Sequence[Mapping[str, Any]], rates: Mapping[str, Sequence[float]], options: Options
+) -> None:
+    """Print the tables, and write them as JSON and as a section of the Markdown file."""
+    facts = machine_facts("pyspark", "pyarrow")
+    table = markdown_table(["what", "against", "target", "measured", "reached"], [_cells(line) for line in lines])
+    details = markdown_table(
+        ["trace", *COLUMNS],
+        [[row["trace"], *(shown(row[name]) if name != "policy" else row[name] for name in COLUMNS)] for row in rows],
+    )
+    head = (
+        f"`python benchmarks/closed_loop.py` on {facts['cores']} cores ({facts['processor']}), PySpark"
+        f" {facts['pyspark']}: {APP}, td {rows[0]['td']:g} s, a batch a second. Ratios of `foretide` to another policy"
+        " on the same input."
+    )
+    write_section(options.document, "closed-loop", f"## The closed loop on Spark\n\n{head}\n\n{table}\n\n{details}")
+    spent_s = round(time.monotonic() - options.started_s)
+    body = {"name": "closed_loop", "quick": options.quick, "machine": facts, "seconds": spent_s, "rows": list(rows)}
+    body |= {
+        "lines": [line.to_json() for line in lines],
+        "events_per_s": {name: list(found) for name, found in rates.items()},
+    }
+    write_json(options.results / "closed_loop.json", body)
+    print(table, details, sep="\n\n")
+    print(f"{spent_s} s; written to {options.results / 'closed_loop.json'} and {options.document}", file=sys.stderr)
+
+
+def _cells(line: Measured) -> list[str]:
+    """Return the cells of a line; one run has no spread to show."""
+    cells = line.row()
+    if line.ratio is not None and len(line.ratio.pairs) == 1:
+        cells[3] = f"{line.ratio.median:.2f}"
+    return cells
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,151 @@
+"""Disturbing workers on purpose: for experiments, and to see whether a detector does what it says.
+
+The processes are those of this user on this machine; nothing else is touched.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import random
+import signal
+import threading
+import time
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Self
+
+from foretide.errors import ConfigError
+
+__all__ = ["CpuHog", "Throttle", "executor_processes"]
+
+
+def executor_processes(executor: str, below: int | None = None) -> tuple[int, ...]:
+    """Return the process ids of an executor of this machine: its JVM, and the Python processes below it.
+
+    Parameters
+    ----------
+    executor : str
+        The id that Spark gave it.
+    below : int, optional
+        The process that started Spark, where several applications run: this one unless given.
+
+    Raises
+    ------
+    ConfigError
+        When there is no such executor here.
+    """
+    import psutil
+
+    for process in psutil.Process(below or os.getpid()).children(recursive=True):
+        try:
+            words = process.cmdline()
+            if "--executor-id" in words and words[words.index("--executor-id") + 1] == executor:
+                return (process.pid, *(child.pid for child in process.children(recursive=True)))
+        except psutil.Error:  # it ended while we looked
+            continue
+    raise ConfigError("executor", expected="an executor of this application on this machine", got=executor)
+
+
+class Throttle:
+    """Lets processes run for a share of the time only, by stopping and continuing them in turn.
+
+    As a context manager; processes go on at full speed afterwards, and those that have ended are left alone.
+
+    Parameters
+    ----------
+    pids : sequence of int
+        The processes.
+    share : float
+        The share of the time in which they run.
+    period_s : float
+        Seconds from one stop to the next.
+    """
+
+    def __init__(self, pids: Sequence[int], share: float = 0.1, period_s: float = 0.2) -> None:
+        if not 0 < share < 1:
+            raise ConfigError("throttle.share", expected="a share between 0 and 1", got=share)
+        self._pids, self._share, self._period_s = tuple(pids), share, period_s
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="foretide-throttle", daemon=True)
+
+    def start(self) -> None:
+        """Begin to throttle."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Let the processes go on."""
+        self._done.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        self._send(signal.SIGCONT)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _run(self) -> None:
+        while not self._done.is_set():
+            self._send(signal.SIGSTOP)
+            self._done.wait(self._period_s * (1.0 - self._share))
+            self._send(signal.SIGCONT)
+            self._done.wait(self._period_s * self._share)
+
+    def _send(self, what: signal.Signals) -> None:
+        for pid in self._pids:
+            try:
+                os.kill(pid, what)
+            except (ProcessLookupError, PermissionError):
+                continue
+
+
+class CpuHog:
+    """Keeps cores busy with square roots of random numbers, as the paper does to its machines.
+
+    Parameters
+    ----------
+    processes : int
+        How many hogs.
+    seconds : float
+        After which they end by themselves.
+    niceness : int
+        How much they yield to others.
+    """
+
+    def __init__(self, processes: int, seconds: float, niceness: int = 0) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._hogs = [context.Process(target=_hog, args=(seconds, niceness), daemon=True) for _ in range(processes)]
+
+    def start(self) -> None:
+        """Begin."""
+        for hog in self._hogs:
+            hog.start()
+
+    def stop(self) -> None:
+        """End them now."""
+        for hog in self._hogs:
+            if hog.is_alive():
+                hog.terminate()
+            hog.join()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+def _hog(seconds: float, niceness: int) -> None:
+    os.nice(niceness)
+    end_s = time.monotonic() + seconds
+    while time.monotonic() < end_s:
+        for _ in range(10_000):
+            random.random() ** 0.5

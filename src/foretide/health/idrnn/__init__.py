@@ -1,0 +1,6 @@
+"""The interference-aware recurrent network of two tiers (SPEC I4)."""
+
+from foretide.health.idrnn.model import IdrnnModel
+from foretide.health.idrnn.settings import IdrnnSettings
+
+__all__ = ["IdrnnModel", "IdrnnSettings"]

@@ -1,0 +1,155 @@
+"""Training of the I-DRNN (SPEC I4): windows of recorded features, several seeds, the best on windows held back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpy.typing as npt
+import optax  # type: ignore[import-untyped]
+from jax import Array
+
+from foretide.errors import ForecastError
+from foretide.health.dataset import MachineTable
+from foretide.health.idrnn.model import IdrnnModel, tier_inputs
+from foretide.health.idrnn.networks import IdrnnNetwork
+from foretide.health.idrnn.scaling import Floats32, Ranges
+from foretide.health.idrnn.settings import IdrnnSettings
+
+__all__ = ["FEWEST_WINDOWS", "train_idrnn"]
+
+#: With fewer windows than these a network learns noise.
+FEWEST_WINDOWS = 20
+# Gradients through many steps can burst: one batch with an outlier must not undo what was learnt.
+_ADAM = optax.chain(optax.clip_by_global_norm(1.0), optax.scale_by_adam())
+
+
+@dataclass(frozen=True, eq=False)
+class _Windows:
+    inputs: Floats32
+    targets: Floats32
+    ahead: Floats32
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+    def take(self, places: npt.NDArray[Any]) -> _Windows:
+        return _Windows(self.inputs[places], self.targets[places], self.ahead[places])
+
+
+def train_idrnn(
+    table: MachineTable,
+    settings: IdrnnSettings | None = None,
+    *,
+    progress: Callable[[int, int, float], None] | None = None,
+) -> IdrnnModel:
+    """Train networks on what was recorded of a machine, and return the one with the least validation error.
+
+    The result depends on the arguments alone.
+
+    Parameters
+    ----------
+    table : MachineTable
+        The features of the machine and its workers.
+    settings : IdrnnSettings
+        The network and how it is trained.
+    progress : callable, optional
+        Called with seed, epoch and validation error; what it raises ends the training.
+
+    Raises
+    ------
+    ForecastError
+        When there is too little to learn from.
+    """
+    settings = settings or IdrnnSettings()
+    ranges = Ranges.of(table) if len(table) and table.workers else None
+    windows = None if ranges is None else _cut(table, ranges, settings.window)
+    if windows is None or ranges is None or len(windows) < FEWEST_WINDOWS:
+        raise ForecastError(
+            f"features of machine {table.machine!r}: expected at least {FEWEST_WINDOWS + settings.window} steps of at "
+            f"least one worker to train on, got {len(table)} steps of {len(table.workers)}; record for longer"
+        )
+    runs = [_train_seed(windows, settings, settings.seed + place, progress) for place in range(settings.seeds)]
+    best = int(np.argmin([error for _, error in runs]))
+    step_s = float(np.median(np.diff(table.at_s)))
+    return IdrnnModel(runs[best][0].arrays(), ranges, settings.window, step_s, runs[best][1], settings.seed + best)
+
+
+def _cut(table: MachineTable, ranges: Ranges, window: int) -> _Windows | None:
+    """Return every window of the table with what followed it."""
+    if len(table) <= window:
+        return None
+    inputs, targets = tier_inputs(ranges, table.machine_values, table.worker_values)
+    view = np.lib.stride_tricks.sliding_window_view
+    return _Windows(
+        view(inputs[:-1], window, axis=0).transpose(0, 2, 1).copy(),
+        view(targets[:-1], window, axis=0).transpose(0, 3, 1, 2).copy(),
+        targets[window:],
+    )
+
+
+def _train_seed(
+    windows: _Windows, settings: IdrnnSettings, seed: int, progress: Callable[[int, int, float], None] | None
+) -> tuple[IdrnnNetwork, float]:
+    """Return the network of the epoch with the least validation error, and that error."""
+    draw = np.random.default_rng(seed)
+    order = draw.permutation(len(windows))
+    held = max(1, round(settings.validation_share * len(windows)))
+    later, train = windows.take(order[:held]), windows.take(order[held:])
+    width, targets = windows.inputs.shape[2], windows.ahead.shape[2]
+    network = IdrnnNetwork.random(settings, width, targets, draw)
+    state = _ADAM.init(network)
+    best, best_error, best_epoch = network, _error(network, later), 0
+    for epoch in range(1, settings.epochs + 1):
+        rate = _rate(settings, (epoch - 1) / settings.epochs)
+        for batch in _batches(train, settings, draw):
+            network, state = _step(network, state, batch, rate, np.float32(settings.decay))
+        error = _error(network, later)
+        if progress is not None:
+            progress(seed, epoch, error)
+        if error < best_error:
+            best, best_error, best_epoch = network, error, epoch
+        elif epoch - best_epoch >= settings.patience:
+            break
+    return best, best_error
+
+
+def _rate(settings: IdrnnSettings, done: float) -> np.float32:
+    """Return the learning rate once a share `done` of the epochs is: half a cosine down to a hundredth."""
+    return np.float32(settings.learning_rate * (0.01 + 0.99 * 0.5 * (1 + np.cos(np.pi * done))))
+
+
+def _batches(
+    train: _Windows, settings: IdrnnSettings, draw: np.random.Generator
+) -> Iterator[tuple[Floats32, Floats32, Floats32]]:
+    """Give the windows in random order, in batches of one size, with inputs hidden at random for a whole window."""
+    size = min(settings.batch, len(train))
+    order = np.resize(draw.permutation(len(train)), -(-len(train) // size) * size)
+    for start in range(0, order.size, size):
+        batch = train.take(order[start : start + size])
+        seen = draw.random((size, 1, batch.inputs.shape[2])) >= settings.hidden_inputs
+        scale = np.float32(1.0 / (1.0 - settings.hidden_inputs))
+        yield batch.inputs * seen.astype(np.float32) * scale, batch.targets, batch.ahead
+
+
+@jax.jit
+def _step(
+    network: IdrnnNetwork, state: Any, batch: tuple[Array, Array, Array], rate: Array, decay: Array
+) -> tuple[IdrnnNetwork, Any]:
+    inputs, targets, ahead = batch
+    gradient = jax.grad(lambda network: jnp.square(network(inputs, targets) - ahead).mean())(network)
+    updates, state = _ADAM.update(gradient, state)
+    return jax.tree.map(lambda weight, update: weight - rate * (update + decay * weight), network, updates), state
+
+
+@jax.jit
+def _loss(network: IdrnnNetwork, inputs: Array, targets: Array, ahead: Array) -> Array:
+    return jnp.square(network(inputs, targets) - ahead).mean()
+
+
+def _error(network: IdrnnNetwork, windows: _Windows) -> float:
+    return float(_loss(network, windows.inputs, windows.targets, windows.ahead))

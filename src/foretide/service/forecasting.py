@@ -1,0 +1,134 @@
+"""The forecasters over HTTP (SPEC P6)."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Request
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.responses import Response
+
+from foretide.forecast import LEVELS, all_forecasters
+from foretide.service.answers import json_answer
+from foretide.service.desk import Question
+from foretide.service.problems import Problem, problems
+from foretide.service.state import state_of
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/v1", tags=["forecasts"])
+
+Rate = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Level = Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)]
+_LONGEST_STEP_S = 86_400.0
+
+
+class ForecastRequest(BaseModel):
+    """What a forecast is made from."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "examples": [{"samples": [100, 104, 108, None, 116, 120], "horizon": 3, "quantiles": [0.1, 0.9]}]
+        },
+    )
+
+    samples: list[Rate | None] = Field(
+        min_length=1, description="Events per second, oldest first; null where none was measured."
+    )
+    horizon: int = Field(ge=1, description="Steps ahead.")
+    step_s: float = Field(
+        default=1.0, gt=0, le=_LONGEST_STEP_S, allow_inf_nan=False, description="Seconds between two samples."
+    )
+    quantiles: list[Level] = Field(
+        default_factory=lambda: list(LEVELS), max_length=20, description="Levels of the quantiles to return."
+    )
+
+
+class ForecastResponse(BaseModel):
+    """A forecast: its mean and quantiles, step by step."""
+
+    model: str = Field(description="Who made it.")
+    horizon: int = Field(description="Steps ahead.")
+    step_s: float = Field(description="Seconds between two steps.")
+    mean: list[float] = Field(description="Expected events per second.")
+    quantiles: dict[str, list[float]] = Field(description="Quantiles of the same, by level.")
+    cost_ms: float = Field(description="What it took to compute.")
+
+
+class Model(BaseModel):
+    """A forecaster."""
+
+    name: str = Field(description="What to ask for.")
+    summary: str = Field(description="What it does.")
+    follows: list[str] = Field(description="The requirements that it follows.")
+    cost: str = Field(description="`dear` where a forecast takes more than some milliseconds.")
+    window: int = Field(description="The samples that it looks back.")
+    installed: bool = Field(description="Whether it can be asked.")
+    extra: str | None = Field(description="The extra of the package that installs what it needs.")
+
+
+class Models(BaseModel):
+    """All forecasters."""
+
+    models: list[Model]
+
+
+ModelName = Annotated[str, Path(description="The forecaster, by name; `GET /v1/models` lists them.", examples=["lr"])]
+
+
+@router.get("/models", summary="List the forecasters", response_model=Models, responses=problems())
+def list_models() -> Response:
+    """Return every forecaster, those of other packages included."""
+    return json_answer({"models": [_model(kind) for kind in all_forecasters().values()]})
+
+
+def _model(kind: Any) -> dict[str, Any]:
+    return {
+        "name": kind.name,
+        "summary": kind.summary,
+        "follows": kind.spec,
+        "cost": kind.cost,
+        "window": kind.model_fields["window"].default,
+        "installed": not kind.missing(),
+        "extra": kind.needs,
+    }
+
+
+@router.post(
+    "/forecast/{model}",
+    summary="Forecast the next steps of a series",
+    response_model=ForecastResponse,
+    responses=problems(400, 404, 413, 422, 501, 503, 504),
+)
+async def forecast(request: Request, model: ModelName, asked: ForecastRequest) -> Response:
+    """Return the next steps of a series of rates, as a model expects them.
+
+    The model learns from the samples alone and forgets them afterwards. It runs beside the event loop: many may be
+    asked at once.
+    """
+    state = state_of(request)
+    _check(asked, state.settings.max_samples, state.settings.max_horizon)
+    question = Question(asked.samples, asked.horizon, asked.step_s, asked.quantiles)
+    made = await state.desk.ask(model, question)
+    state.metrics.forecast(made.model, made.cost_ms / 1e3)
+    body = {
+        "model": made.model,
+        "horizon": asked.horizon,
+        "step_s": asked.step_s,
+        "mean": made.mean.tolist(),
+        "quantiles": {str(level): values.tolist() for level, values in made.quantiles.items()},
+        "cost_ms": round(made.cost_ms, 3),
+    }
+    # Forecasts are finite: the plain encoder is enough, and the quickest.
+    return Response(json.dumps(body), media_type="application/json")
+
+
+def _check(asked: ForecastRequest, max_samples: int, max_horizon: int) -> None:
+    if len(asked.samples) > max_samples:
+        detail = f"expected at most {max_samples:,} samples, got {len(asked.samples):,}; models look back 100 or so"
+        raise Problem(422, "too-many-samples", detail, errors=[("#/samples", detail)])
+    if asked.horizon > max_horizon:
+        detail = f"expected at most {max_horizon:,} steps, got {asked.horizon:,}"
+        raise Problem(422, "horizon-too-long", detail, errors=[("#/horizon", detail)])

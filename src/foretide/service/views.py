@@ -1,0 +1,269 @@
+"""What the store knows about a run as plain data, ready for JSON."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+
+from foretide.control.recorded import recalled
+from foretide.control.score import score_run
+from foretide.errors import MetricsError
+from foretide.events import Event
+from foretide.latency import LatencyHistogram
+from foretide.records import Floats, Forecast, Measurement
+from foretide.service.answers import columns, rounded
+from foretide.service.graph import topology_of
+from foretide.store import FeatureSample, LatencySample, RecordedRun, RunInfo, StoredDecision
+from foretide.store.merging import joined
+from foretide.topology.flow import FlowGraph
+
+__all__ = [
+    "decision_entry",
+    "decision_story",
+    "event_entry",
+    "feature_entry",
+    "forecast_columns",
+    "latency_columns",
+    "measurement_columns",
+    "measurement_row",
+    "run_entry",
+    "run_score",
+    "thinned",
+]
+
+LEVELS: Mapping[str, float] = {"p50_s": 0.5, "p95_s": 0.95, "p99_s": 0.99}
+
+
+def run_entry(info: RunInfo, now_s: float) -> dict[str, Any]:
+    """Return a run without its records; one whose process ended without a word is called lost."""
+    lost = info.status == "running" and not info.is_alive(now_s)
+    return {
+        "id": info.id,
+        "name": info.name,
+        "status": "lost" if lost else info.status,
+        "began": datetime.fromtimestamp(info.created_at_s, UTC).isoformat(timespec="seconds"),
+        "started_at_s": info.started_at_s,
+        "ended_at_s": info.ended_at_s,
+        "clock_offset_s": info.clock_offset_s,
+        "policy": info.policy,
+        "forecaster": info.forecaster,
+        "trace": info.trace,
+        "td_s": info.td_s,
+        "sources": list(info.layout.sources),
+        "operators": list(info.layout.operators),
+        "outcome": dict(info.outcome),
+        "dropped": dict(info.dropped),
+    }
+
+
+def utilisation(measurement: Measurement) -> Floats:
+    """Return the part of their time that the replicas of each operator were busy (SPEC P3 Eq. 1)."""
+    whole_s = measurement.replicas * measurement.duration_s
+    busy: Floats = np.divide(measurement.busy_s, whole_s, out=np.zeros(whole_s.shape), where=whole_s > 0)
+    return np.minimum(busy, 1.0)
+
+
+def thinned(measurements: Sequence[Measurement], points: int | None) -> Sequence[Measurement]:
+    """Return at most so many measurements, neighbours joined to longer ones."""
+    each = 1 if points is None else -(-len(measurements) // points)
+    if each <= 1:
+        return measurements
+    return [joined(measurements[first : first + each]) for first in range(0, len(measurements), each)]
+
+
+def measurement_columns(info: RunInfo, measurements: Sequence[Measurement]) -> dict[str, Any]:
+    """Return measurements as columns over time, by source, operator and edge."""
+    layout, flow = info.layout, FlowGraph.of(info.layout)
+    durations: Floats = np.array([one.duration_s for one in measurements]).reshape(-1, 1)
+
+    def table(name: str, width: int) -> Floats:
+        return np.array([getattr(one, name) for one in measurements], dtype=np.float64).reshape(-1, width)
+
+    operators, edges = len(layout.operators), len(layout.edges)
+    passed = table("passed", edges)
+    received = np.array([flow.received(row) for row in passed]).reshape(-1, operators)
+    busy = np.array([utilisation(one) for one in measurements]).reshape(-1, operators)
+    figures = {
+        "received_per_s": columns(layout.operators, received / durations),
+        "processed_per_s": columns(layout.operators, table("processed", operators) / durations),
+        "queued": columns(layout.operators, table("queued", operators)),
+        "utilisation": columns(layout.operators, busy),
+        "replicas": columns(layout.operators, table("replicas", operators).astype(np.int64)),
+    }
+    rates = passed / durations
+    return {
+        "at_s": [one.ended_at_s for one in measurements],
+        "duration_s": rounded(durations[:, 0]),
+        "latency_s": [one.latency_s for one in measurements],
+        "arrived_per_s": columns(layout.sources, table("arrived", len(layout.sources)) / durations),
+        "operators": {name: {figure: found[name] for figure, found in figures.items()} for name in layout.operators},
+        "edges": [
+            {"start": start, "output": output, "end": end, "passed_per_s": rounded(rates[:, place])}
+            for place, (start, output, end) in enumerate(layout.edges)
+        ],
+    }
+
+
+def measurement_row(measurement: Measurement) -> dict[str, Any]:
+    """Return one measurement with its figures in the order of the layout: short, for a stream."""
+    duration_s = measurement.duration_s
+    return {
+        "at_s": measurement.ended_at_s,
+        "duration_s": duration_s,
+        "latency_s": measurement.latency_s,
+        "arrived_per_s": rounded(measurement.arrived / duration_s),
+        "passed_per_s": rounded(measurement.passed / duration_s),
+        "processed_per_s": rounded(measurement.processed / duration_s),
+        "queued": rounded(measurement.queued),
+        "utilisation": rounded(utilisation(measurement)),
+        "replicas": measurement.replicas.tolist(),
+    }
+
+
+def decision_entry(decision: StoredDecision, info: RunInfo) -> dict[str, Any]:
+    """Return a decision in short: what it changed, and what it had to say."""
+    action, plan = decision.action, decision.plan
+    totals = {name: None if action is None else int(getattr(action, name).sum()) for name in _COUNTS}
+    changes = []
+    if action is not None:
+        pairs = zip(info.layout.operators, action.observed.tolist(), action.planned.tolist(), strict=True)
+        changes = [{"operator": name, "from": old, "to": new} for name, old, new in pairs if old != new]
+    return {
+        "id": decision.seq,
+        "cycle": decision.cycle,
+        "at_s": decision.at_s,
+        "status": decision.status,
+        "planner": None if plan is None else plan.planner,
+        **totals,
+        "changes": changes,
+        "notes": [] if plan is None else list(plan.notes),
+        "detail": "" if action is None else action.detail,
+        "failure": None if decision.failure is None else str(decision.failure),
+        "expected": [expected(forecast, info.td_s) for forecast in decision.forecasts.values()],
+    }
+
+
+_COUNTS = ("planned", "requested", "observed")
+
+
+def decision_story(decision: StoredDecision, info: RunInfo) -> dict[str, Any]:
+    """Return a decision with its reasons: for each operator the way from measurements through equations."""
+    action = decision.action
+    counts = {
+        name: None if action is None else dict(zip(info.layout.operators, getattr(action, name).tolist(), strict=True))
+        for name in _COUNTS
+    }
+    return {
+        **decision_entry(decision, info),
+        "replicas": counts,
+        "explanations": [one.to_data() for one in recalled(decision).explain()],
+    }
+
+
+def expected(forecast: Forecast, td_s: float | None) -> dict[str, Any]:
+    """Return what a forecast says of the next interval: its mean rate, and the widest band it has."""
+    span_s = td_s or forecast.step_s * forecast.mean.size
+    levels = sorted(forecast.quantiles)
+    outer = {"low": levels[0], "high": levels[-1]} if len(levels) > 1 else {}
+    rates = {name: forecast.interval_events(span_s, 1, level)[0] / span_s for name, level in outer.items()}
+    return {
+        "source": forecast.series,
+        "model": forecast.made_by,
+        "from_s": forecast.made_at_s,
+        "to_s": forecast.made_at_s + span_s,
+        "mean_per_s": rounded(float(forecast.interval_events(span_s, 1)[0] / span_s)),
+        **{f"{name}_per_s": rounded(float(rates[name])) if name in rates else None for name in ("low", "high")},
+        "band": [outer["low"], outer["high"]] if outer else None,
+        "fallback": forecast.fallback,
+    }
+
+
+def forecast_columns(info: RunInfo, forecasts: Iterable[Forecast]) -> dict[str, Any]:
+    """Return forecasts by source, each with what it says of the interval after it."""
+    by_source: dict[str, list[dict[str, Any]]] = {name: [] for name in info.layout.sources}
+    for forecast in forecasts:
+        by_source.setdefault(forecast.series, []).append(expected(forecast, info.td_s))
+    return {
+        source: {
+            name: [entry[name] for entry in entries]
+            for name in ("from_s", "to_s", "mean_per_s", "low_per_s", "high_per_s", "model")
+        }
+        for source, entries in by_source.items()
+    }
+
+
+def latency_columns(samples: Sequence[LatencySample], interval_s: float) -> dict[str, Any]:
+    """Return percentiles of latency by interval of about so many seconds."""
+    groups: list[tuple[list[LatencySample], float]] = []
+    for sample in samples:
+        if not groups or sample.ended_at_s > groups[-1][1] + 1e-6:
+            groups.append(([], sample.ended_at_s - sample.duration_s + interval_s))
+        groups[-1][0].append(sample)
+    rows = [_latency(group) for group, _ in groups]
+    return {name: [row[name] for row in rows] for name in ("at_s", "duration_s", "events", "mean_s", *LEVELS)}
+
+
+def _latency(samples: Sequence[LatencySample]) -> dict[str, Any]:
+    whole = LatencyHistogram()
+    for sample in samples:
+        whole.merge(sample.histogram)
+    return {
+        "at_s": samples[-1].ended_at_s,
+        "duration_s": rounded(sum(sample.duration_s for sample in samples)),
+        "events": whole.count,
+        "mean_s": rounded(whole.mean_s) if whole.count else None,
+        **{name: rounded(whole.quantile_s(level)) if whole.count else None for name, level in LEVELS.items()},
+    }
+
+
+def event_entry(event: Event) -> dict[str, Any]:
+    """Return an event."""
+    return {
+        "at_s": event.at_s,
+        "kind": event.kind,
+        "severity": event.severity,
+        "message": event.message,
+        "data": event.data,
+    }
+
+
+def feature_entry(sample: FeatureSample) -> dict[str, Any]:
+    """Return the features of a worker or machine at an instant."""
+    values = {name: rounded(value) if math.isfinite(value) else None for name, value in sample.by_name().items()}
+    return {
+        "at_s": sample.at_s,
+        "level": sample.level,
+        "owner": sample.owner,
+        "machine": sample.machine,
+        "values": values,
+    }
+
+
+def run_score(run: RecordedRun, most: int) -> dict[str, Any]:
+    """Return the metrics of SPEC P8 of a run so far, savings against the most replicas there were."""
+    measurements = run.measurements(last=most)
+    topology = topology_of(run.info)
+    td_s = run.info.td_s or 30.0
+    latency = run.latency()
+    replicas = [int(one.replicas.sum()) for one in measurements]
+    body: dict[str, Any] = {
+        "seconds": sum(one.duration_s for one in measurements),
+        "events": sum(float(one.arrived.sum()) for one in measurements),
+        "replicas_mean": float(np.mean(replicas)) if replicas else None,
+        "replicas_most": max(replicas, default=None),
+        "pool": int(topology.maximum_replicas.sum()),
+        "queued_most": max((float(one.queued.sum()) for one in measurements), default=None),
+        "latency_p50_ms": 1e3 * latency.quantile_s(0.5),
+    }
+    try:
+        decisions = [recalled(one) for one in run.decisions(last=most)]
+        over = float(max([*replicas, 1]))
+        body |= asdict(score_run(topology, measurements, decisions, latency, overestimated=over, td_s=td_s))
+    except MetricsError:
+        pass  # nothing was measured yet
+    return {name: rounded(value) for name, value in body.items()}

@@ -1,0 +1,223 @@
+"""The closed loop on Spark: what is measured, what is changed, and what happens when the controller dies."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from foretide.control import ControlSettings
+from foretide.spark import EngineSettings, RunningTopology, start
+from foretide.spark.beside import control_beside
+from foretide.spark.control import Steering, steer
+from foretide.spark.executors import ExecutorsUnavailable, open_scheduler
+from foretide.spark.sampling import Sampler
+from foretide.spark.session_run import Progress, RunOptions
+from foretide.spark.steered_run import ControlOptions, run_steered
+from foretide.store import RunSpec, RunStore
+from foretide.topology import Topology, flow
+
+pytestmark = pytest.mark.spark
+
+SETTINGS: dict[str, Any] = {
+    "loop": {"td_s": 1.0, "sample_s": 0.5, "stale_after_s": 20.0},
+    "planner": "pasps",
+    "forecaster": "basic",
+    "guards": {"utilisation_target": 0.8},
+}
+
+
+def waits(batch: Any) -> Any:
+    """Take 4 ms for every event, as a lookup elsewhere would."""
+    import time
+
+    time.sleep(0.004 * batch.num_rows)
+    return batch
+
+
+def line(trace: str, **options: Any) -> Topology:
+    job = flow("line")
+    (
+        job.source("in", "trace", trace=trace, payload="ids", **options)
+        .operator("look", waits, mode="arrow", execution_s=0.004, selectivity=1.0, replicas=(1, 6))
+        .sink("out", "memory")
+    )
+    return job.build()
+
+
+class Quiet:
+    def show(self, progress: Progress) -> None:
+        self.last = progress
+
+    def draining(self) -> None:
+        pass
+
+    def stopping(self) -> bool:
+        return False
+
+
+def wait_for(what: Callable[[], Any], seconds: float = 60.0) -> Any:
+    deadline_s = time.monotonic() + seconds
+    while not (found := what()):
+        assert time.monotonic() < deadline_s, "it did not happen in time"
+        time.sleep(0.1)
+    return found
+
+
+def test_replicas_go_up_and_down_with_the_load_and_nothing_is_lost(
+    spark: SparkSession, tmp_path: Path, write_trace: Callable[..., str]
+) -> None:
+    topology = line(write_trace(*[50] * 4, *[400] * 5, *[20] * 8))
+    control = ControlOptions(settings=ControlSettings.model_validate(SETTINGS), overestimated=6)
+    options = RunOptions(settings=EngineSettings(trigger_s=0.5), poll_s=0.2)
+    observer = Quiet()
+    run = run_steered(topology, spark, tmp_path / "run", options, control, observer)
+    replicas = [int(sample.measurement.replicas[0]) for sample in run.samples]
+    assert run.report.ending == "all input is through"
+    assert max(replicas) > 1 and replicas[-1] == 1
+    assert run.audit is not None and (run.audit.expected, run.audit.lost, run.audit.duplicated) == (2360, 0, 0)
+    assert sum(float(sample.measurement.arrived[0]) for sample in run.samples) == 2360
+    assert run.score is not None and 0 < run.score.saved < 1 and run.score.changes >= 2
+    row = run.row("steps")
+    assert row["policy"] == "pasps" and row["lost"] == row["duplicated"] == 0
+    assert observer.last.outlook is not None and observer.last.outlook.policy == "pasps"
+
+
+def test_what_is_measured_in_tasks_reaches_the_window(
+    spark: SparkSession, tmp_path: Path, write_trace: Callable[..., str]
+) -> None:
+    settings = ControlSettings.model_validate({**SETTINGS, "loop": {**SETTINGS["loop"], "advisory": True}})
+    with (
+        start(line(write_trace(*[100] * 30)), spark, tmp_path / "run", EngineSettings(trigger_s=0.5)) as running,
+        steer(running, settings) as controller,
+    ):
+        decision = wait_for(
+            lambda: next((d for d in controller.decisions if d.window is not None and d.window.processed[0] > 50), None)
+        )
+        assert decision.window.execution_s[0] == pytest.approx(0.004, rel=0.5)
+        assert float(decision.window.arrived[0]) == pytest.approx(100, rel=0.3)
+        # Advice only: nothing was changed.
+        assert running.replicas() == {"look": 1}
+
+
+def test_a_stream_whose_controller_has_gone_keeps_the_last_plan_and_another_one_takes_over(
+    spark: SparkSession, tmp_path: Path, write_trace: Callable[..., str]
+) -> None:
+    topology, settings = line(write_trace(*[400] * 60)), ControlSettings.model_validate(SETTINGS)
+    with start(topology, spark, tmp_path / "run", EngineSettings(trigger_s=0.5)) as running:
+        first = steer(running, settings)
+        wait_for(lambda: running.replicas()["look"] > 1)
+        first.stop()
+        kept, batches = running.replicas(), running.totals().batches
+        wait_for(lambda: running.totals().batches > batches + 1)
+        assert running.replicas() == kept
+        with steer(running, settings, Steering()) as second:
+            wait_for(lambda: second.loop.cycles >= 2 and second.loop.plan_in_force is not None)
+            assert running.replicas()["look"] > 1
+
+
+BESIDE = """
+import sys
+from foretide.control import ControlSettings
+from foretide.spark.beside import control_beside, steer_beside
+from foretide.store import RunStore
+
+store, run, path = RunStore(sys.argv[1]), sys.argv[2], sys.argv[3]
+settings = ControlSettings.model_validate_json(sys.argv[4])
+topology = store.run(run).info.topology()
+print("steering", flush=True)
+steer_beside(control_beside(topology, path, store, run, settings), store, run)
+"""
+
+
+@pytest.fixture
+def beside(tmp_path: Path) -> Iterator[Callable[[str, str], subprocess.Popen[str]]]:
+    started: list[subprocess.Popen[str]] = []
+
+    def launch(store: str, run: str) -> subprocess.Popen[str]:
+        settings = ControlSettings.model_validate(SETTINGS).model_dump_json()
+        command = [sys.executable, "-c", BESIDE, store, run, str(tmp_path / "run"), settings]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        started.append(process)
+        assert process.stdout is not None and process.stdout.readline() == "steering\n"
+        return process
+
+    yield launch
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.slow
+def test_a_controller_beside_the_driver_can_be_killed_and_started_again(
+    spark: SparkSession,
+    tmp_path: Path,
+    write_trace: Callable[..., str],
+    beside: Callable[[str, str], subprocess.Popen[str]],
+) -> None:
+    topology, file = line(write_trace(*[400] * 90)), str(tmp_path / "runs.db")
+    with (
+        RunStore(file) as store,
+        start(topology, spark, tmp_path / "run", EngineSettings(trigger_s=0.5)) as running,
+    ):
+        recorder = store.begin_run(RunSpec(topology=topology))
+        with Sampler(running, 0.5, recorder=recorder):
+            process = beside(file, recorder.id)
+            wait_for(lambda: running.replicas()["look"] > 1)
+            os.kill(process.pid, signal.SIGKILL)
+            process.wait()
+            running.change_replicas({"look": 1})
+            batches = running.totals().batches
+            wait_for(lambda: running.totals().batches > batches)
+            assert running.replicas() == {"look": 1}, "nobody steers"
+            beside(file, recorder.id)
+            wait_for(lambda: running.replicas()["look"] > 1)
+        recorder.finish()
+
+
+def test_a_controller_beside_the_driver_begins_with_what_the_store_knows(
+    spark: SparkSession, tmp_path: Path, write_trace: Callable[..., str]
+) -> None:
+    topology = line(write_trace(*[400] * 60))
+    with (
+        RunStore(tmp_path / "runs.db") as store,
+        start(topology, spark, tmp_path / "run", EngineSettings(trigger_s=0.5)) as running,
+    ):
+        recorder = store.begin_run(RunSpec(topology=topology))
+        with Sampler(running, 0.5, recorder=recorder) as sampler:
+            wait_for(lambda: running.totals().rows > 200)
+            count = len(sampler.samples)
+            store.flush(5.0)
+            settings = ControlSettings.model_validate(SETTINGS)
+            loop = control_beside(topology, running.workspace.root, store, recorder.id, settings)
+            decision = loop.run_cycle()
+            assert decision.failure is None
+            assert decision.window is not None and decision.window.samples >= count / 2 - 1
+            assert running.replicas()["look"] == int(decision.plan.replicas[0]) > 1  # type: ignore[union-attr]
+
+
+def test_a_local_master_has_no_executors_to_scale(spark: SparkSession) -> None:
+    with pytest.raises(ExecutorsUnavailable, match=r"master 'local\[2\]'"):
+        open_scheduler(spark)
+
+
+def test_sources_that_spark_reads_are_measured_by_its_progress(spark: SparkSession, tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / "a.txt").write_text("\n".join(f"line {number}" for number in range(40)))
+    job = flow("files")
+    job.source("files", "files", path=str(folder)).operator("same", lambda row: row, mode="rows").sink("out", "memory")
+    running: RunningTopology
+    with start(job.build(), spark, tmp_path / "run") as running, Sampler(running, 0.2) as sampler:
+        wait_for(lambda: running.progressed().get("files", 0) >= 40)
+        wait_for(lambda: sum(float(sample.measurement.arrived[0]) for sample in sampler.samples) >= 40)
+    total = sum(float(sample.measurement.processed[0]) for sample in sampler.samples)
+    assert total == 40

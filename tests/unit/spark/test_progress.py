@@ -1,0 +1,197 @@
+"""Spark's progress reports added up, and an application scaled by them; the reports are written here."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from foretide.clock import ManualClock
+from foretide.control import ControlSettings
+from foretide.errors import ActuatorError, ConfigError
+from foretide.spark.attach import Attachment, AttachSettings, QueryMetrics, _stand_in, attach
+from foretide.spark.executors import ExecutorSettings, ExecutorsUnavailable
+from foretide.spark.progress import FixedCost, ProgressLog
+
+
+def report(rows: int, seconds: float, end: int = 0, latest: int = 0, outside_s: float = 0.1) -> dict[str, Any]:
+    offsets = {"endOffset": {"topic": {"0": end}}, "latestOffset": json.dumps({"topic": {"0": latest}})}
+    durations = {"triggerExecution": 1000 * seconds, "addBatch": 1000 * (seconds - outside_s)}
+    return {"numInputRows": rows, "durationMs": durations, "sources": [offsets]}
+
+
+class TestLog:
+    def test_arrivals_are_rows_of_batches_and_those_that_wait(self) -> None:
+        log = ProgressLog()
+        log.add("q", "scores", report(100, 1.0, end=100, latest=140))
+        log.add("q", "scores", report(30, 1.0, end=130, latest=200))
+        found = log.named("scores")
+        assert found is not None
+        assert (found.batches, found.rows, found.backlog, found.arrived) == (2, 130, 70, 200)
+
+    def test_reports_without_rows_keep_the_backlog_current(self) -> None:
+        log = ProgressLog()
+        log.add("q", None, report(10, 1.0, end=10, latest=10))
+        log.add("q", None, report(0, 0.2, end=10, latest=15))
+        [found] = log.totals().values()
+        assert (found.batches, found.rows, found.backlog) == (1, 10, 5)
+
+    def test_offsets_that_count_something_else_tell_of_no_backlog(self) -> None:
+        log = ProgressLog()
+        source = {"endOffset": {"logOffset": 3}, "latestOffset": None}
+        log.add("q", None, {"numInputRows": 5, "durationMs": {"triggerExecution": 100}, "sources": [source]})
+        assert log.totals()["q"].backlog == 0
+
+    def test_a_query_that_ends_is_not_active(self) -> None:
+        log = ProgressLog()
+        log.expect("q", "scores")
+        log.onQueryTerminated(SimpleNamespace(id="q"))  # type: ignore[arg-type]
+        assert not log.totals()["q"].active
+
+    def test_executors_are_busy_beyond_the_fixed_cost_of_a_batch(self) -> None:
+        log = ProgressLog(executors=lambda: 2)
+        for rows in (100, 200, 400, 800):
+            log.add("q", None, report(rows, 0.4 + 0.001 * rows))
+        # The line is known from the third batch on: 0.4 s before the first row, 2 ms of an executor for each row.
+        before = log.totals()["q"].busy_s
+        log.add("q", None, report(800, 1.2))
+        assert log.totals()["q"].busy_s - before == pytest.approx(2 * 0.8)
+
+    def test_a_report_is_not_lost_when_executors_cannot_be_counted(self) -> None:
+        def broken() -> int:
+            raise OSError("gateway")
+
+        log = ProgressLog(executors=broken)
+        log.add("q", None, report(10, 1.0))
+        assert log.totals()["q"].rows == 10
+
+
+def test_batches_that_are_all_alike_cost_what_spark_spends_outside_their_job() -> None:
+    cost = FixedCost()
+    for _ in range(5):
+        cost.add(1000, 2.0, outside_s=0.3)
+    assert cost.seconds() == pytest.approx(0.3)
+    assert FixedCost().seconds() == 0.0
+
+
+class Executors:
+    """A scheduler whose executors come at once."""
+
+    cores = 1
+
+    def __init__(self, deaf: bool = False) -> None:
+        self.present, self.deaf = ["0"], deaf
+
+    def executors(self) -> tuple[str, ...]:
+        return tuple(self.present)
+
+    def request_total(self, executors: int) -> bool:
+        if not self.deaf:
+            self.present = [str(number) for number in range(max(executors, len(self.present)))]
+        return not self.deaf
+
+    def decommission(self, ids: Sequence[str]) -> tuple[str, ...]:
+        self.present = [id for id in self.present if id not in ids]
+        return tuple(ids)
+
+    def kill(self, ids: Sequence[str]) -> bool:
+        return True
+
+
+CONTROL = ControlSettings.model_validate(
+    {"loop": {"td_s": 10.0, "sample_s": 1.0, "stale_after_s": 60.0}, "planner": "pasps", "forecaster": "basic"}
+)
+
+
+class TestAttachment:
+    def scene(self, executors: Executors | None, **settings: Any) -> tuple[Any, ProgressLog, ManualClock]:
+        clock = ManualClock(1000.0)
+        log = ProgressLog((lambda: len(executors.executors())) if executors else (lambda: 1))
+        bounds = ExecutorSettings(minimum=1, maximum=4, release_after_s=0.0)
+        given = AttachSettings(executors=bounds, control=CONTROL, **settings)
+        attachment = Attachment(log, executors, given, clock=clock, refused="" if executors else "no executors")
+        ticks = iter(range(0, 100_000, 10))
+        attachment.loop.parts.metrics._since = next(ticks)  # type: ignore[attr-defined]
+        attachment.loop.parts.metrics._ticks = lambda: next(ticks)  # type: ignore[attr-defined]
+        return attachment, log, clock
+
+    def interval(self, log: ProgressLog, clock: ManualClock, rows: int, executors: int) -> None:
+        """Let ten seconds pass: batches of different size, 5 ms of an executor for each row."""
+        for part in (0.2, 0.3, 0.5):
+            each = int(rows * part)
+            log.add("q", "scores", report(each, 0.2 + 0.005 * each / executors))
+        clock.sleep_s(10.0)
+
+    def test_executors_go_up_and_down_with_the_load(self) -> None:
+        executors = Executors()
+        attachment, log, clock = self.scene(executors)
+        seen = []
+        for rows in (1000, 6000, 6000, 1000, 1000):
+            self.interval(log, clock, rows, len(executors.present))
+            attachment.loop.run_cycle()
+            counts = attachment.counts()
+            assert counts.observed == counts.requested == counts.planned
+            seen.append(counts.observed)
+        # 6000 rows in ten seconds keep three executors busy.
+        assert seen == [1, 3, 3, 1, 1]
+
+    def test_advice_changes_nothing_and_works_where_there_are_no_executors(self) -> None:
+        attachment, log, clock = self.scene(None, advisory=True)
+        for _ in range(2):
+            self.interval(log, clock, 5800, 1)
+            decision = attachment.loop.run_cycle()
+        assert decision.action.status == "advised"
+        assert attachment.counts().planned == 3
+
+    def test_a_refusal_is_told_and_the_next_cycle_tries_again(self) -> None:
+        executors = Executors(deaf=True)
+        attachment, log, clock = self.scene(executors)
+        self.interval(log, clock, 6000, 1)
+        decision = attachment.loop.run_cycle()
+        assert isinstance(decision.failure.error, ActuatorError)
+        assert "act.failed" in [event.kind for event in attachment.events]
+        executors.deaf = False
+        self.interval(log, clock, 6000, 1)
+        attachment.loop.run_cycle()
+        assert attachment.counts().observed == 3
+
+
+def test_what_waits_counts_while_the_query_is_active() -> None:
+    log = ProgressLog()
+    log.add("q", None, report(10, 1.0, end=10, latest=60))
+    ticks = iter([0.0, 1.0, 2.0])
+    metrics = QueryMetrics(
+        _stand_in(ExecutorSettings()), lambda: list(log.totals().values()), lambda: 2, ticks=lambda: next(ticks)
+    )
+    [measured] = metrics.collect()
+    assert (measured.arrived.tolist(), measured.queued.tolist(), measured.replicas.tolist()) == ([60.0], [50.0], [2])
+    log.onQueryTerminated(SimpleNamespace(id="q"))  # type: ignore[arg-type]
+    assert metrics.collect()[0].queued.tolist() == [0.0]
+
+
+class TestAttach:
+    def session(self, master: str) -> Any:
+        streams = SimpleNamespace(added=[], active=[SimpleNamespace(id="q", name="scores")])
+        streams.addListener, streams.removeListener = streams.added.append, streams.added.remove
+        return SimpleNamespace(sparkContext=SimpleNamespace(master=master), streams=streams)
+
+    def test_a_local_master_is_refused_unless_advice_is_all_one_wants(self) -> None:
+        spark = self.session("local[4]")
+        with pytest.raises(ExecutorsUnavailable, match="slots only"):
+            attach(spark)
+        with attach(spark, advisory=True) as attachment:
+            assert len(spark.streams.added) == 1
+            assert [event.kind for event in attachment.events] == ["executors.unavailable"]
+        assert spark.streams.added == []
+
+    def test_spark_connect_is_refused(self) -> None:
+        connect = type("SparkSession", (), {"__module__": "pyspark.sql.connect.session", "streams": None})()
+        with pytest.raises(ExecutorsUnavailable, match="Spark Connect"):
+            attach(connect, advisory=True)
+
+    def test_anything_else_is_refused(self) -> None:
+        with pytest.raises(ConfigError, match="expected a StreamingQuery or a SparkSession, got str"):
+            attach("spark")

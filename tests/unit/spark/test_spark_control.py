@@ -1,0 +1,214 @@
+"""The whole loop over a topology that is moved by hand: what it decides, and what it does when something is wrong."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from foretide.clock import ManualClock
+from foretide.control import ControlSettings
+from foretide.spark.control import Controller, Steering
+from foretide.store import RunSpec, RunStore
+from foretide.store.sqlite import SqliteDatabase
+from foretide.topology import Topology, flow
+
+#: Seconds that an event takes at each operator.
+TOOK = {"look": 0.001, "wait": 0.009}
+SETTINGS: dict[str, Any] = {
+    "loop": {"td_s": 5.0, "sample_s": 1.0, "stale_after_s": 30.0},
+    "planner": "pasps",
+    "forecaster": "basic",
+}
+
+
+def line() -> Topology:
+    job = flow("line")
+    job.source("in").operator("look", replicas=(1, 4)).operator("wait", replicas=(1, 12))
+    return job.build()
+
+
+class Scene:
+    """A controller and what it steers, second by second."""
+
+    def __init__(self, run: Any, settings: dict[str, Any] | None = None, **steering: Any) -> None:
+        self.run, self.clock, self.ticks = run, ManualClock(1000.0), 0.0
+        given = Steering(clock=self.clock, ticks=lambda: self.ticks, **steering)
+        chosen = ControlSettings.model_validate({**SETTINGS, **(settings or {})})
+        self.controller = Controller(run, chosen, given)
+
+    def live(self, *rates: int) -> None:
+        """Let seconds pass with these arrivals, a sample after each and a cycle after every five."""
+        for place, rate in enumerate(rates, start=1):
+            self.pass_s(rate)
+            self.controller.sampler.sample()
+            if place % 5 == 0:
+                self.controller.loop.run_cycle()
+
+    def pass_s(self, rate: int) -> None:
+        self.run.work(rate, TOOK)
+        self.clock.sleep_s(1.0)
+        self.ticks += 1.0
+
+    @property
+    def kinds(self) -> list[str]:
+        return [event.kind for event in self.controller.events]
+
+
+@pytest.fixture
+def scene(fake_run: Callable[..., Any]) -> Scene:
+    return Scene(fake_run(line()))
+
+
+def test_p4_replicas_follow_the_load(scene: Scene) -> None:
+    scene.live(*[500] * 15)
+    # 500/s for 9 ms each keep 4.5 replicas busy; what waited at first is worked off by now.
+    assert scene.run.plan == {"look": 1, "wait": 5}
+    scene.live(*[100] * 10)
+    assert scene.run.plan == {"look": 1, "wait": 1}
+    assert scene.controller.loop.failures == {}
+
+
+def test_execution_times_are_measured_in_the_tasks(scene: Scene) -> None:
+    scene.live(*[100] * 5)
+    window = scene.controller.decisions[-1].window
+    assert window is not None
+    assert window.execution_s.tolist() == pytest.approx([0.001, 0.009])
+    assert window.arrived.tolist() == [500.0]
+
+
+def test_advice_changes_nothing(fake_run: Callable[..., Any]) -> None:
+    scene = Scene(fake_run(line()), {"loop": {**SETTINGS["loop"], "advisory": True}})
+    scene.live(*[500] * 10)
+    assert scene.run.plan == {"look": 1, "wait": 1}
+    assert scene.kinds.count("plan.advised") == 2
+    assert scene.controller.decisions[-1].plan.replicas[1] > 1  # type: ignore[union-attr]
+
+
+def test_it_starts_from_a_benchmark_and_reports_drift_away_from_it(fake_run: Callable[..., Any]) -> None:
+    scene = Scene(fake_run(line()), execution_s={"look": 0.001, "wait": 0.002})
+    assert scene.controller.loop.topology.declared_execution_s.tolist() == [0.001, 0.002]
+    scene.live(*[200] * 10)
+    [drift] = [event for event in scene.controller.events if event.kind == "profile.drift"]
+    assert drift.message.startswith("operator 'wait': execution time has left its benchmark: 9 ms, expected 2 ms")
+
+
+def test_threads_start_and_stop(scene: Scene) -> None:
+    scene.controller.start()
+    assert scene.controller.is_alive
+    scene.controller.stop()
+    assert not scene.controller.is_alive
+
+
+class TestFaults:
+    """Whatever happens, the stream goes on with the last plan, the log says what happened, the next cycle is sane."""
+
+    def test_metrics_that_stop_coming(self, scene: Scene) -> None:
+        scene.live(*[500] * 10)
+        before = dict(scene.run.plan)
+        scene.run.broken = OSError("the directory is gone")
+        scene.live(*[500] * 5)
+        assert scene.run.plan == before
+        assert {"metrics.failed", "monitor.failed"} <= set(scene.kinds)
+        scene.run.broken = None
+        scene.live(*[500] * 10)
+        assert "metrics.back" in scene.kinds
+        assert scene.controller.decisions[-1].failure is None
+        assert scene.run.plan == {"look": 1, "wait": 5}
+
+    @pytest.mark.parametrize("jump_s", [-3600.0, 3600.0])
+    def test_a_clock_that_jumps(self, scene: Scene, jump_s: float) -> None:
+        scene.live(*[500] * 10)
+        before = dict(scene.run.plan)
+        scene.clock.set_s(scene.clock.now_s() + jump_s)
+        scene.live(*[500] * 10)
+        assert scene.controller.decisions[-1].failure is None
+        assert scene.run.plan == before
+
+    def test_an_actuator_that_is_refused(self, scene: Scene) -> None:
+        scene.run.refuse = OSError("read-only file system")
+        scene.live(*[500] * 5)
+        assert scene.run.plan == {"look": 1, "wait": 1}
+        last = scene.controller.decisions[-1]
+        assert last.action is not None and last.action.status == "refused"
+        assert "read-only file system" in last.action.detail
+        assert "act.failed" in scene.kinds
+        scene.run.refuse = None
+        scene.live(*[500] * 20)
+        assert scene.run.plan == {"look": 1, "wait": 5}
+
+    def test_zero_input_for_minutes(self, scene: Scene) -> None:
+        scene.live(*[500] * 15, *[0] * 180)
+        assert scene.run.plan == {"look": 1, "wait": 1}
+        assert scene.controller.loop.failures == {}
+        scene.live(*[500] * 15)
+        assert scene.run.plan == {"look": 1, "wait": 5}
+
+    def test_a_fifty_fold_spike(self, scene: Scene) -> None:
+        scene.live(*[50] * 20)
+        scene.live(*[2500] * 10)
+        assert scene.run.plan == {"look": 4, "wait": 12}, "the bounds of the operators hold"
+        scene.live(*[50] * 120)
+        assert scene.run.plan == {"look": 1, "wait": 1}
+        assert scene.run.states["in"].backlog < 100
+        assert scene.controller.loop.failures == {}
+
+
+class TestStore:
+    def test_a_run_is_recorded_and_a_restarted_controller_picks_up(
+        self, fake_run: Callable[..., Any], tmp_path: Path
+    ) -> None:
+        run = fake_run(line())
+        with RunStore(tmp_path / "runs.db", threaded=False) as store:
+            recorder = store.begin_run(RunSpec(topology=line(), policy="pasps"))
+            Scene(run, recorder=recorder).live(*[500] * 10)
+            store.flush()
+            found = store.resume(recorder.id)
+        assert found is not None
+        assert found.replicas == run.plan
+        assert len(found.measurements) == 10
+        assert found.cycle == 2
+
+    @pytest.mark.parametrize("fault", ["locked", "corrupt", "full"])
+    def test_a_store_that_fails_does_not_disturb_the_run(
+        self, fake_run: Callable[..., Any], tmp_path: Path, fault: str
+    ) -> None:
+        file = tmp_path / "runs.db"
+        events: list[str] = []
+        database = SqliteDatabase(file, lock_wait_s=0.01, max_bytes=None if fault != "full" else 80_000)
+        store = RunStore(database, threaded=False, events=_Kinds(events))
+        recorder = store.begin_run(RunSpec(topology=line()))
+        store.flush()
+        holder = _break(file, fault)
+        scene = Scene(fake_run(line()), recorder=recorder)
+        scene.live(*[500] * 100)
+        store.flush(0.1)
+        assert scene.run.plan == {"look": 1, "wait": 5}
+        assert scene.controller.loop.failures == {}
+        assert [kind for kind in events if kind.startswith("store.")], "someone must hear of it"
+        if holder is not None:
+            holder.close()
+        store.close(0.1)
+
+
+class _Kinds:
+    def __init__(self, kinds: list[str]) -> None:
+        self._kinds = kinds
+
+    def emit(self, event: Any) -> None:
+        self._kinds.append(event.kind)
+
+
+def _break(file: Path, fault: str) -> sqlite3.Connection | None:
+    if fault == "locked":
+        holder = sqlite3.connect(file, isolation_level=None)
+        holder.execute("BEGIN EXCLUSIVE")
+        return holder
+    if fault == "corrupt":
+        for path in file.parent.glob("runs.db*"):
+            path.write_bytes(b"not a database at all" * 100)
+        return None
+    return None
