@@ -22,14 +22,15 @@ from _report import machine_facts, markdown_table, write_json, write_section
 from _streams import constant_trace, fixed_batches, open_session, scratch
 from foretide.apps import find_app
 from foretide.commands.run import TRIGGER_S
-from foretide.commands.run_control import Asked, default_master, prepare
+from foretide.commands.run_control import Asked, default_master, default_policy, prepare
 from foretide.control import ControlSettings
 from foretide.spark import EngineSettings, create_session, start
 from foretide.spark.control import steer
 from foretide.spark.session_run import Progress, RunOptions
 from foretide.spark.steered_run import run_steered
 
-POLICIES = ("static-peak", "static-min", "threshold", "pasps", "foretide")
+OURS = default_policy()
+POLICIES = tuple(dict.fromkeys(("static-peak", OURS, "threshold", "pasps", "static-min")))
 # Each with the factor by which its rates are multiplied, so that its peak keeps some eight replicas busy.
 TRACES = {"pasps_twitter_smoothed": 0.008, "pasps_dns": 0.021}
 APP = "twitter-classification"
@@ -108,7 +109,7 @@ def targets(trace: str, rows: Sequence[Mapping[str, Any]]) -> list[Measured]:
     by_policy = {row["policy"]: row for row in rows if row["trace"] == trace}
 
     def ratio(other: str, metric: str) -> Ratio | None:
-        ours, theirs = by_policy.get("foretide"), by_policy.get(other)
+        ours, theirs = by_policy.get(OURS), by_policy.get(other)
         return None if ours is None or theirs is None else Ratio((ours[metric] / theirs[metric],))
 
     lost = [row["lost"] + row["duplicated"] for row in by_policy.values() if row["lost"] is not None]
@@ -185,7 +186,7 @@ def write(
     )
     head = (
         f"`python benchmarks/closed_loop.py` on {facts['cores']} cores ({facts['processor']}), PySpark"
-        f" {facts['pyspark']}: {APP}, td {rows[0]['td']:g} s, a batch a second. Ratios of `foretide` to another policy"
+        f" {facts['pyspark']}: {APP}, td {rows[0]['td']:g} s, a batch a second. Ratios of `{OURS}` to another policy"
         " on the same input."
     )
     write_section(options.document, "closed-loop", f"## The closed loop on Spark\n\n{head}\n\n{table}\n\n{details}")

@@ -17,8 +17,10 @@ from foretide.commands.planners import planners
 from foretide.commands.profile import profile
 from foretide.commands.reproduce import reproduce
 from foretide.commands.run import run
+from foretide.commands.serve import serve
 from foretide.commands.show import show
 from foretide.commands.simulate import simulate
+from foretide.commands.steer import steer
 
 __all__ = ["app", "main"]
 
@@ -33,10 +35,12 @@ app = typer.Typer(
 app.command()(show)
 app.command("plan-spark")(plan_spark)
 app.command()(run)
+app.command()(steer)
 app.command()(profile)
 app.command()(simulate)
 app.command()(compare)
 app.command()(reproduce)
+app.command()(serve)
 app.command()(apps)
 app.command()(planners)
 app.command()(demo)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -221,3 +222,12 @@ def test_sources_that_spark_reads_are_measured_by_its_progress(spark: SparkSessi
         wait_for(lambda: sum(float(sample.measurement.arrived[0]) for sample in sampler.samples) >= 40)
     total = sum(float(sample.measurement.processed[0]) for sample in sampler.samples)
     assert total == 40
+
+
+@pytest.mark.slow
+def test_executors_of_a_cluster_go_and_come_back() -> None:
+    program = Path(__file__).parent / "programs" / "executors.py"
+    done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, timeout=240, check=False)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.strip().splitlines()[-1])
+    assert found == {"cores": 1, "first": 2, "fewer": 1, "works": 10, "planned": 2, "requested": 2, "more": 2}

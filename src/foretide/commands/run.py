@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from foretide.commands.run_control import Asked
     from foretide.commands.run_view import ProgressView
     from foretide.spark.session_run import Progress, RunOptions
-    from foretide.spark.steered_run import SteeredRun
+    from foretide.spark.steered_run import Recording, SteeredRun
     from foretide.store import RunStore
     from foretide.topology import Topology
 
@@ -72,7 +72,10 @@ def run(
     seed: Annotated[int | None, typer.Option(help="Generate other events of the same kind.")] = None,
     store: Annotated[
         str | None,
-        typer.Option(help="Record the run there; 'none' records nothing. See foretide runs.", metavar="FILE|none"),
+        typer.Option(
+            help="Record the run there; 'none' records nothing. A steered run is recorded anyway, see foretide runs.",
+            metavar="FILE|none",
+        ),
     ] = None,
     html_out: Annotated[
         Path | None, typer.Option("--html", help="Write a report with plots.", metavar="OUT.html")
@@ -178,8 +181,9 @@ class Session:
         """Start Spark, with what the topology needs."""
         from foretide.spark.shipping import ship_modules
 
-        preload = sorted({operator.function.__module__ for operator in self.topology.operators if operator.function})
-        with _session(self.master, self.topology.name, preload if self.application else ()) as spark:
+        functions = [operator.function for operator in self.topology.operators if callable(operator.function)]
+        modules = sorted({str(getattr(function, "__module__", "")) for function in functions} - {""})
+        with _session(self.master, self.topology.name, modules if self.application else ()) as spark:
             ship_modules(spark, self.named, self.topology)
             yield spark
 
@@ -219,7 +223,8 @@ def _run_one(session: Session, control: Asked, html_out: Path | None, json_out: 
             view.say("waiting for the first batch")
             # After Spark has put a handler of its own in place, which would cancel the running batch.
             switch = stack.enter_context(StopSwitch.installed(view))
-            report = run_topology(session.topology, spark, directory, session.options(), switch)
+            beside = stack.enter_context(_recording(session, trace))
+            report = run_topology(session.topology, spark, directory, session.options(), switch, beside)
             steered = None
         else:
             store = session.store()
@@ -240,6 +245,20 @@ def _run_one(session: Session, control: Asked, html_out: Path | None, json_out: 
     if json_out is not None:
         body = report.to_dict() if steered is None else steered.to_dict(trace)
         write_file(json_out, json.dumps(body, indent=2, ensure_ascii=False) + "\n", "--json")
+
+
+@contextmanager
+def _recording(session: Session, trace: str) -> Iterator[Recording | None]:
+    """Record a run that nobody steers from here, if a store is named."""
+    from foretide.spark.steered_run import Recording
+    from foretide.store import RunSpec
+
+    store = None if session.asked_store is None else session.store()
+    if store is None:
+        yield None
+        return
+    with store, store.begin_run(RunSpec(topology=session.topology, trace=trace)) as recorder:
+        yield Recording(recorder)
 
 
 def finish_record(recorder: Any, steered: SteeredRun, trace: str) -> None:

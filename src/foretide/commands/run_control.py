@@ -158,7 +158,7 @@ def _control(asked: Asked) -> ControlSettings:
     control = ControlSettings() if asked.config is None else load_settings(asked.config)
     values = control.model_dump(exclude_unset=True)
     loop = dict(values.get("loop", {}))
-    td_s = asked.td_s or loop.get("td_s") or _TD_S
+    td_s = loop.get("td_s", _TD_S) if asked.td_s is None else asked.td_s
     loop = {"stale_after_s": max(10.0, 5 * td_s), "deadline_s": td_s / 2, **loop, "td_s": td_s}
     loop.setdefault("sample_s", min(1.0, td_s))
     if asked.advisory:

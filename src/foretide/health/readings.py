@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -109,10 +110,11 @@ def machine_reading(at_s: float, texts: Mapping[str, str]) -> Reading:
     """
     found: dict[str, float] = {}
     for path, text in texts.items():
-        if path.startswith("pressure/"):
-            found |= parse_pressure(path.removeprefix("pressure/"), text)
-        elif path in _PARSERS:
-            found |= _PARSERS[path](text)
+        with suppress(ValueError):  # a kernel that writes it in another form
+            if path.startswith("pressure/"):
+                found |= parse_pressure(path.removeprefix("pressure/"), text)
+            elif path in _PARSERS:
+                found |= _PARSERS[path](text)
     return Reading(at_s, found)
 
 

@@ -102,9 +102,7 @@ def _box(place: _Point, element: Source | Operator | Sink) -> dict[str, float]:
 def _places(grid: Grid, topology: Topology) -> dict[Node, _Point]:
     """Return the left edge and the vertical centre of every element and waypoint."""
     size: dict[Node, float] = {node: _WAY_HEIGHT for nodes in grid.layers for node in nodes}
-    size |= {
-        element.id: _HEIGHT if isinstance(element, Operator) else _END_HEIGHT for element in elements_of(topology)
-    }
+    size |= {element.id: _HEIGHT if isinstance(element, Operator) else _END_HEIGHT for element in elements_of(topology)}
     centre = grid.heights(size, _GAP_Y)
     top = min(centre[node] - size[node] / 2 for node in centre) - _MARGIN
     return {

@@ -11,14 +11,18 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Protocol, Self
+
+import numpy as np
 
 from foretide.clock import Clock, SystemClock
 from foretide.control import ControlLoop, ControlSettings, Decision, Parts
 from foretide.errors import ForetideError
 from foretide.events import Event, EventLog, EventSink, FanOut, Severity
+from foretide.forecast import Series
 from foretide.forecast.model_store import ModelStore
 from foretide.plan import Guarded, Planner
 from foretide.spark.actuator import Changeable, SparkActuator
@@ -107,8 +111,12 @@ def manage_executors(spark: object, settings: ExecutorSettings) -> ExecutorManag
     ------
     ExecutorsUnavailable
         On Spark Connect and on ``local[n]``.
+    ConfigError
+        When it is not known how many slots an executor has.
     """
-    return ExecutorManager(open_scheduler(spark), settings)
+    manager = ExecutorManager(open_scheduler(spark), settings)
+    manager.check_cores()
+    return manager
 
 
 class Controller:
@@ -160,10 +168,16 @@ class Controller:
         """Begin to sample and to decide."""
         self._stop.clear()
         self.sampler.start()
-        self._thread = threading.Thread(
-            target=self.loop.run, kwargs={"stop": self._stop}, name="foretide-controller", daemon=True
-        )
+        self._thread = threading.Thread(target=self._run, name="foretide-controller", daemon=True)
         self._thread.start()
+
+    def _run(self) -> None:
+        # The first forecast of a model loads and compiles what it needs: better now than within a deadline.
+        with suppress(Exception):
+            rehearsed = self.loop.parts.forecaster.clone()
+            rehearsed.fit(Series(np.arange(1.0, 31.0), self.settings.loop.sample_s))
+            rehearsed.predict(3)
+        self.loop.run(stop=self._stop)
 
     def stop(self, timeout_s: float = 10.0) -> None:
         """Stop deciding; the last plan stays in force."""

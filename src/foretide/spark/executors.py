@@ -183,11 +183,6 @@ class ExecutorManager:
         Bounds and patience.
     ticks : callable
         A clock that never jumps, in seconds.
-
-    Raises
-    ------
-    ConfigError
-        When `cores` is neither given nor known.
     """
 
     def __init__(
@@ -199,10 +194,6 @@ class ExecutorManager:
         self.settings = settings or ExecutorSettings()
         self._scheduler, self._ticks = scheduler, ticks
         self._cores = self.settings.cores or scheduler.cores
-        if self._cores < 1:
-            raise ConfigError(
-                "executors.cores", expected="task slots of an executor", got="none in spark.executor.cores"
-            )
         self._lock = threading.Lock()
         self._planned = self._requested = max(self.settings.minimum, len(self._seen()))
         self._enough_since: float | None = None
@@ -213,10 +204,29 @@ class ExecutorManager:
 
         Raises
         ------
+        ConfigError
+            When it is not known how many slots an executor has.
         ActuatorError
             When Spark does not hear the request.
         """
-        return self.request(math.ceil(slots / self._cores))
+        return self.request(math.ceil(slots / self.check_cores()))
+
+    def check_cores(self) -> int:
+        """Return the task slots of an executor.
+
+        Raises
+        ------
+        ConfigError
+            When neither Spark's settings nor ours tell.
+        """
+        if self._cores < 1:
+            raise ConfigError(
+                "executors.cores",
+                expected="the task slots of an executor",
+                got="none",
+                remedy="set spark.executor.cores, or cores of the executors",
+            )
+        return self._cores
 
     def request(self, executors: int) -> ExecutorCounts:
         """See to so many executors, within the bounds."""

@@ -19,7 +19,7 @@ from foretide.errors import MetricsError
 from foretide.latency import LatencyHistogram
 from foretide.records import Floats, Ints, Measurement
 from foretide.spark.positions import InputState
-from foretide.spark.stages import StageGraph
+from foretide.spark.stages import Stage, StageGraph
 from foretide.spark.statistics import BatchStatistics
 from foretide.topology import Topology
 
@@ -125,6 +125,13 @@ class SparkMonitor:
         self._arrived: dict[str, int] = {}
         self._written: dict[str, int] = {}
         self._seen: dict[str, int] = {}
+        self._read: dict[int, int] = {}
+        self._frames = {
+            self._columns.layout.operator_index[operator.id]: _input_names(stage)
+            for stage in running.graph.stages
+            for operator in stage.operators
+            if operator.mode == "dataframe"
+        }
         self._replicas: dict[str, int] = {}
         self._measured: list[Measurement] = []
         self._last: Sample | None = None
@@ -173,6 +180,7 @@ class SparkMonitor:
                 "that it still runs and that its directory can be read"
             ) from error
         tally = self._tally(batches)
+        self._add_frames(tally, inputs)
         arrived = self._arrivals(inputs, progressed)
         replicas = self._observed(inputs, planned)
         latency = tally.latency
@@ -238,6 +246,13 @@ class SparkMonitor:
             tally.latency.merge(batch.latency)
         return tally
 
+    def _add_frames(self, tally: _Tally, inputs: Mapping[str, InputState]) -> None:
+        """Add what operators on DataFrames took, which no task of ours sees: the rows that their stage has read."""
+        for column, names in self._frames.items():
+            done = sum(inputs[name].done for name in names if name in inputs)
+            tally.processed[column] += max(0, done - self._read.get(column, 0))
+            self._read[column] = max(done, self._read.get(column, 0))
+
     def _observed(self, inputs: Mapping[str, InputState], planned: Mapping[str, int]) -> Ints:
         """Return the replicas of each operator: those of its last batch, or where none is under way those planned."""
         return np.array(
@@ -245,10 +260,13 @@ class SparkMonitor:
         )
 
     def _active(self, operator: str, inputs: Mapping[str, InputState], planned: Mapping[str, int]) -> int:
-        stage = self._running.graph.stage_of(operator)
-        names = [*(source.id for source in stage.sources), *(plan.name for plan in stage.inputs)]
+        names = _input_names(self._running.graph.stage_of(operator))
         idle = all(inputs[name].admitted == inputs[name].done for name in names if name in inputs)
         return planned[operator] if idle else self._replicas.get(operator, planned[operator])
+
+
+def _input_names(stage: Stage) -> tuple[str, ...]:
+    return (*(source.id for source in stage.sources), *(plan.name for plan in stage.inputs))
 
 
 class _Columns:

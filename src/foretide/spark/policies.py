@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from foretide.control import ControlSettings
 from foretide.errors import ConfigError
 from foretide.plan import Guarded, Planner, make_planner, standard_guards
+from foretide.plan.base import Situation
 from foretide.plan.load import operator_shares, required_replicas, source_mix
 from foretide.plan.registry import find_planner
+from foretide.plan.threshold import Threshold
+from foretide.records import Plan
 from foretide.spark.control import with_execution_times
 from foretide.spark.inputs import InputSpec, TraceInput
+from foretide.spark.stages import compile_stages
 from foretide.topology import Topology
 
 __all__ = [
@@ -103,8 +107,33 @@ def find_policy(name: str, setting: Setting) -> Policy:
     if name == "threshold" and "cooldown_s" not in given:
         given["cooldown_s"] = float(kind.model_fields["cooldown_s"].default) / setting.speed
     planner = make_planner(name, **given)
+    if isinstance(planner, Threshold):
+        planner = _StageThreshold(**planner.model_dump(), stages=_stages(topology))
     guards = standard_guards(setting.control.guards) if kind.needs_forecast or name in ("ds2", "presps") else ()
     return Policy(name, Guarded(planner=planner, guards=guards) if guards else planner, {})
+
+
+class _StageThreshold(Threshold):
+    """The lag rule where operators take turns on the slots of their stage.
+
+    All that waits before a stage waits for its slots, whichever operator it reaches first. A scaler on a message log
+    would scale the stage; here its costliest operator gets the replicas.
+    """
+
+    stages: tuple[tuple[str, ...], ...]
+
+    def plan(self, situation: Situation) -> Plan:
+        window = situation.window
+        queued, cost = np.zeros_like(window.queued), np.nan_to_num(window.execution_s * window.received, nan=0.0)
+        for stage in self.stages:
+            columns = [window.layout.operator_index[operator] for operator in stage]
+            queued[columns[int(np.argmax(cost[columns]))]] = window.queued[columns].sum()
+        return super().plan(replace(situation, window=replace(window, queued=queued)))
+
+
+def _stages(topology: Topology) -> tuple[tuple[str, ...], ...]:
+    stages = compile_stages(topology).stages
+    return tuple(tuple(operator.id for operator in stage.operators) for stage in stages if stage.operators)
 
 
 def _static(name: str, replicas: Mapping[str, int]) -> Policy:

@@ -22,10 +22,11 @@ from foretide.spark.control import Controller, Recorder, Steering, manage_execut
 from foretide.spark.executors import ExecutorSettings
 from foretide.spark.monitor import Sample
 from foretide.spark.running import RunningTopology
+from foretide.spark.sampling import Sampler, SampleRecorder
 from foretide.spark.session_run import Observer, Outlook, RunOptions, RunReport, run_topology
 from foretide.topology import Topology
 
-__all__ = ["ControlOptions", "SteeredRun", "run_steered"]
+__all__ = ["ControlOptions", "Recording", "SteeredRun", "run_steered"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,6 +129,36 @@ def run_steered(
     beside = _Control(topology, spark, control)
     report = run_topology(topology, spark, path, options, observer, beside)
     return beside.result(report)
+
+
+class Recording:
+    """What records a run that is not steered from here, so that it can be looked at, or steered from elsewhere.
+
+    Parameters
+    ----------
+    recorder : SampleRecorder
+        Keeps measurements.
+    every_s : float
+        Seconds between two of them.
+    """
+
+    def __init__(self, recorder: SampleRecorder, every_s: float = 1.0) -> None:
+        self._recorder, self._every_s = recorder, every_s
+        self._sampler: Sampler | None = None
+
+    def begin(self, running: RunningTopology) -> None:
+        """Start to record."""
+        self._sampler = Sampler(running, self._every_s, recorder=self._recorder)
+        self._sampler.start()
+
+    def outlook(self) -> Outlook | None:
+        """Expect nothing."""
+        return None
+
+    def end(self, running: RunningTopology) -> None:
+        """Stop to record."""
+        if self._sampler is not None:
+            self._sampler.stop()
 
 
 class _Control:

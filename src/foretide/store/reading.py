@@ -144,25 +144,25 @@ class RecordedRun:
         with self._open() as connection:
             return max(connection.rows(sql.last_seq(table), (self.id,))[0][0] or 0 for table in sql.TABLES)
 
-    def news(self, after: int, most: int = 1_000) -> News:
-        """Return what was stored after row `after`, at most about `most` records of each kind.
+    def news(self, after: int, most: int = 1_000, until: int | None = None) -> News:
+        """Return what was stored after row `after`, up to row `until`, at most `most` records of each kind.
 
         Rows are numbered as they come, so that nothing is missed or told twice, whatever its clock says.
         """
         # What comes while the tables are read, one after another, is left for the next look.
-        last = self.cursor()
+        last = self.cursor() if until is None else until
         if last <= after:
             return News(seq=after)
         tables = [table for table in sql.TABLES if table != "forecasts"]
         with self._open() as connection:
             rows = {table: connection.rows(sql.rows_after(table), (self.id, after, most)) for table in tables}
         # Where one kind has more, the others wait for it: the next look begins behind all that was told.
-        until = min([last, *(found[-1][1] for found in rows.values() if len(found) == most)])
-        rows = {table: [row for row in found if row[1] <= until] for table, found in rows.items()}
+        told = min([last, *(found[-1][1] for found in rows.values() if len(found) == most)])
+        rows = {table: [row for row in found if row[1] <= told] for table, found in rows.items()}
         layout, decisions = self.info.layout, rows["decisions"]
         forecasts = self._forecasts_from(decisions[0][1]) if decisions else {}
         return News(
-            seq=until,
+            seq=told,
             measurements=tuple(measurement_of_row(row, layout) for row in rows["measurements"]),
             decisions=tuple(stored_decision(row, layout, forecasts.get(row[1], {})) for row in decisions),
             events=tuple(event_of(row) for row in rows["events"]),

@@ -5,6 +5,7 @@ import xml.etree.ElementTree as ElementTree
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -13,6 +14,8 @@ from foretide.errors import ConfigError
 from foretide.experiments.reproduce import EXPERIMENTS, RunError, find_experiments, run_jobs, write_index, write_result
 from foretide.experiments.reproduce.contract import Check, Comparison, Experiment, Line, Metric, Panel, Result, Scope
 from foretide.experiments.reproduce.figures import to_svg
+from foretide.experiments.reproduce.grouping_split import SplitJob
+from foretide.experiments.reproduce.pasps_runs import PaspsJob
 
 PART = Metric("part", "a part", "part")
 RESULT = Result(
@@ -107,11 +110,20 @@ def test_an_unknown_name_is_refused_with_those_that_exist() -> None:
         find_experiments(["pasps-table9"])
 
 
-def test_runs_are_made_once_in_processes_too() -> None:
+def test_runs_are_made_once_and_the_long_ones_first() -> None:
     seen: list[tuple[str, int, int]] = []
     jobs = [Square(2), Square(3), Square(2)]
     assert run_jobs(jobs, 1, lambda job, done, total: seen.append((job.label, done, total))) == {jobs[0]: 4, jobs[1]: 9}
     assert seen == [("square of 3", 1, 2), ("square of 2", 2, 2)]
+
+
+@pytest.mark.slow
+def test_runs_in_processes_give_the_same_and_one_that_fails_names_itself() -> None:
+    jobs = [SplitJob(1, 60.0), SplitJob(2, 60.0)]
+    apart, here = run_jobs(jobs, 2), run_jobs(jobs, 1)
+    assert all(np.array_equal(apart[job], here[job]) for job in jobs)
+    with pytest.raises(RunError, match=r"run 'static:1 on nowhere.*: TraceError: trace 'nowhere'"):
+        run_jobs([*jobs, PaspsJob("nowhere", "static", "1", 1)], 2)
 
 
 def test_a_run_that_fails_names_itself() -> None:
@@ -135,6 +147,11 @@ def test_the_command_lists_experiments(monkeypatch: pytest.MonkeyPatch) -> None:
     result = CliRunner().invoke(app, ["reproduce", "--list"])
     assert result.exit_code == 0
     assert all(name in result.output for name in EXPERIMENTS)
+
+
+def test_the_help_teaches_with_an_example(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    assert "Example: foretide reproduce" in CliRunner().invoke(app, ["reproduce", "--help"]).stdout
 
 
 @pytest.mark.parametrize(

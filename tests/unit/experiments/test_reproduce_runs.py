@@ -174,7 +174,7 @@ def test_published_loads_are_looked_for_where_the_variable_says(
 
 
 def test_b4_a_day_costs_cba_less_than_spea() -> None:
-    day = DayJob("periodic", 1, published=False, first_s=86_400.0 / 8).run()
+    day = DayJob("periodic", 1, published=False, first_s=86_400.0 / 8, forecaster="lr").run()
     assert day.known["optimal"] <= day.known["cba"] < day.known["spea"]
     assert day.needs.size == day.planners["cba"].instances.size == 36
     for run in day.planners.values():

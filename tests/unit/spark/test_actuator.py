@@ -233,8 +233,10 @@ class TestUnavailable:
             open_scheduler(connect)
 
     def test_the_cores_of_an_executor_must_be_known(self) -> None:
-        with pytest.raises(ConfigError, match=r"executors.cores.*task slots of an executor"):
-            manager(FakeScheduler(cores=0))
+        unknown = manager(FakeScheduler(cores=0))
+        with pytest.raises(ConfigError, match=r"executors.cores.*the task slots of an executor"):
+            unknown.request_slots(4)
+        assert unknown.request(2).planned == 2, "who asks for executors need not know"
         assert manager(FakeScheduler(cores=0), cores=3).request_slots(4).planned == 2
 
     def test_bounds_in_order(self) -> None:

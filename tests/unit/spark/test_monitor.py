@@ -122,6 +122,20 @@ class TestBatches:
         assert measured.passed[index["b", "out", "c"]] == 10.0
         assert measured.queued.tolist() == [0.0, 40.0, 0.0]
 
+    def test_an_operator_on_dataframes_has_taken_what_its_stage_has_read(
+        self, fake_run: Callable[..., Any], time_: Ticker
+    ) -> None:
+        job = flow("frames")
+        job.source("in", "trace", trace="pasps_dns").operator("a").operator("merge", mode="dataframe")
+        run = fake_run(job.build())
+        run.states = {"in": InputState("in", True, 0, 0), "a.out-merge": InputState("a.out-merge", False, 60, 20)}
+        monitor = SparkMonitor(run, clock=time_.clock, ticks=lambda: time_.ticks)
+        time_.pass_s(1.0)
+        assert monitor.collect()[0].processed.tolist() == [0.0, 20.0]
+        moved(run, "a.out-merge", done=60)
+        time_.pass_s(1.0)
+        assert monitor.collect()[0].processed.tolist() == [0.0, 40.0]
+
     def test_replicas_are_those_of_the_last_batch_until_the_one_under_way_is_done(
         self, run: Any, monitor: SparkMonitor, time_: Ticker
     ) -> None:

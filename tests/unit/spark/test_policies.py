@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from foretide.commands.run_control import Asked, chosen_policy, default_master, 
 from foretide.control import ControlSettings
 from foretide.errors import ConfigError
 from foretide.plan import Guarded, Static
+from foretide.plan.base import Situation
 from foretide.spark.policies import Setting, find_policy, peak_replicas, trace_peaks, trace_speed, with_guards
 from foretide.spark.profile import Profile, profile_path, profile_topology, stored_profile
 from foretide.topology import Topology, flow
@@ -71,6 +73,14 @@ class TestPolicies:
     def test_waiting_times_of_the_lag_rule_pass_as_fast_as_the_trace(self, topology: Topology) -> None:
         threshold: Any = find_policy("threshold", setting(topology)).planner
         assert threshold.cooldown_s == 30.0
+
+    def test_the_lag_of_a_stage_scales_its_costliest_operator(
+        self, topology: Topology, make_situation: Callable[..., Situation]
+    ) -> None:
+        threshold = find_policy("threshold", setting(topology)).planner
+        situation = make_situation(topology, queued={"a": 450.0}, execution_s={"a": 0.001, "b": 0.02})
+        # The queue is before 'a', but it is 'b' that the slots of the stage are busy with.
+        assert threshold.plan(situation).replicas.tolist() == [1, 5]
 
     def test_without_a_trace_there_is_no_peak(self, topology: Topology) -> None:
         with pytest.raises(ConfigError, match="whose peak is known, for static-peak"):

@@ -26,6 +26,7 @@ __all__ = ["EXPERIMENTS"]
 
 _RELATIVE = Metric("relative_cost", "cost, SPEA = 1", "ratio")
 _CHANGES = Metric("changes", "epochs with a change", "count")
+_SHORT = Metric("short", "part of epochs with too little capacity", "part")
 _P99 = Metric("latency_p99_ms", "latency, p99 (ms)", "ms")
 _UNSTEADY = Metric("latency_deviation_ms", "standard deviation of latency over epochs (ms)", "ms")
 _TITLES = {"srea": "SREA", "spea": "SPEA", "cba": "CBA", "optimal": "optimal"}
@@ -96,7 +97,8 @@ def _figure_5(scope: Scope, outcomes: Outcomes) -> Result:
         changes = _of(each, lambda day: day.changes)
         latency = _of(each, lambda day: day.latency_mean_ms)
         unsteady = _of(each, lambda day: float(day.latency_ms.std()))
-        rows += _rows(load, _CHANGES, changes) + _rows(load, LATENCY, latency)
+        rows += _rows(load, _CHANGES, changes) + _rows(load, _SHORT, _of(each, lambda day: day.short))
+        rows += _rows(load, LATENCY, latency)
         rows += _rows(load, _P99, _of(each, lambda day: day.latency_p99_ms)) + _rows(load, _UNSTEADY, unsteady)
         checks += [
             below(f"{load}: CBA changes less often than SPEA", changes, "CBA", "SPEA", _CHANGES),
@@ -147,7 +149,7 @@ def _adaptation_panels(days: Days) -> tuple[Panel, ...]:
     }
     return (
         Panel(
-            "(a) instances started and stopped so far, periodic load, first day",
+            "(a) instances started and stopped, periodic load",
             "epoch",
             "instances",
             tuple(Line(_TITLES[name], at, changed[name], "steps") for name in PLANNERS if name != "optimal"),

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from foretide.experiments.reproduce.contract import Scope
 from foretide.experiments.reproduce.long_traces import long_trace, traces_folder
-from foretide.forecast import Auto, Forecaster, Series
+from foretide.forecast import Auto, Forecaster, Series, make_forecaster
 from foretide.plan import make_planner
 from foretide.plan.cba import cba_timetable
 from foretide.plan.cost import Costs, operator_costs, timetable_cost
@@ -99,6 +99,7 @@ class DayJob:
     day: int
     published: bool
     first_s: float = _DAY_S
+    forecaster: str = Auto.name
 
     @classmethod
     def for_scope(cls, scope: Scope, load: str) -> tuple[DayJob, ...]:
@@ -127,7 +128,7 @@ class DayJob:
         past = series.values[first - _TRAIN_DAYS * per_day : first]
         unit = float(np.quantile(past, 0.99)) / _RATE_AT_PEAK
         rates = series.values[first : first + epochs] / unit
-        paths = _forecasts(Series(past / unit, series.step_s), rates)
+        paths = _forecasts(self.forecaster, Series(past / unit, series.step_s), rates)
         came = rates * _BUSY_AT_PEAK / _RATE_AT_PEAK
         needs = np.clip(np.ceil(came - 1e-9), 1, _POOL).astype(np.int64)
         error = float(np.mean(np.abs(paths[:-1, 0] - rates[1:]) / np.maximum(rates[1:], 1e-9)))
@@ -136,9 +137,10 @@ class DayJob:
         return DayOutcome(needs, planners, _known(needs), error)
 
 
-def _forecasts(past: Series, rates: Floats) -> Floats:
+def _forecasts(name: str, past: Series, rates: Floats) -> Floats:
     """Return the forecast of the next epochs after each epoch of the day."""
-    model = Auto(background=False).fit(past)
+    # Results must not depend on when a model that trains beside the run happens to be ready.
+    model = (Auto(background=False) if name == Auto.name else make_forecaster(name)).fit(past)
     paths = []
     for rate in rates:
         model.update([float(rate)])

@@ -207,7 +207,7 @@ def _panels(runs: Runs) -> tuple[Panel, ...]:
             log=True,
         ),
         Panel(
-            "(c) events that came and did not leave, cumulated (dephased, or still inside); shaded: what came",
+            "(c) events not out, cumulated",
             "seconds",
             "events",
             (
@@ -240,6 +240,7 @@ def _notes(figure: Figure) -> tuple[str, ...]:
         "The learner has its knowledge from the test stream itself, as in the paper; it learnt where changes are free. "
         "Monitoring pauses after a change for AUTOSCALE+, of which the paper says so. The paper does not say so of the "
         "others; the rows *with pause* give it to them too, which changes much; every statement is checked for both.",
+        "The last panel has what came in less what came out, so far: dephased tuples, and those still inside.",
         "The paper shows curves and prints some losses; those are compared, and its statements in words are checked.",
     )
 

@@ -58,7 +58,10 @@ def _draw(axes: Any, panel: Panel) -> None:
         axes.set_ylim(bottom=0)
     axes.grid(alpha=0.3, axis="y" if panel.labels else "both")
     if len(panel.lines) > 1:
-        axes.legend(frameon=False, fontsize="small", ncols=min(6, len(panel.lines)), loc="best")
+        # Above the axes, where it hides nothing; the title is on the left.
+        axes.legend(
+            frameon=False, fontsize="small", ncols=7, loc="lower right", bbox_to_anchor=(1.0, 0.97), borderpad=0
+        )
 
 
 def _curves(axes: Any, panel: Panel) -> None:

@@ -7,6 +7,7 @@ import os
 import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from typing import Any
 
@@ -63,16 +64,13 @@ def run_jobs(jobs: Iterable[Job], processes: int = 2, watch: Watch | None = None
 
 def _in_line(jobs: Sequence[Job]) -> Iterator[tuple[Job, Any]]:
     for job in jobs:
-        try:
-            outcome = job.run()
-        except Exception as error:
-            raise _failed(job, error) from error
-        yield job, outcome
+        yield job, _run(job)
 
 
 def _in_processes(jobs: Sequence[Job], processes: int) -> Iterator[tuple[Job, Any]]:
     # Fresh processes: forking one in which numba or BLAS threads run can hang.
     context = multiprocessing.get_context("spawn")
+    before = set(multiprocessing.active_children())
     with _single_threads(), ProcessPoolExecutor(min(processes, len(jobs)), context, _begin) as pool:
         running: dict[Future[Any], Job] = {pool.submit(_run, job): job for job in jobs}
         try:
@@ -80,18 +78,28 @@ def _in_processes(jobs: Sequence[Job], processes: int) -> Iterator[tuple[Job, An
                 done, _ = wait(running, return_when=FIRST_COMPLETED)
                 for future in done:
                     job = running.pop(future)
-                    try:
-                        outcome = future.result()
-                    except Exception as error:
-                        raise _failed(job, error) from error
-                    yield job, outcome
+                    yield job, _result(job, future)
         except BaseException:
+            # Whatever ended it, a run in progress is not worth waiting for.
             pool.shutdown(wait=False, cancel_futures=True)
+            for child in set(multiprocessing.active_children()) - before:
+                child.terminate()
             raise
 
 
 def _run(job: Job) -> Any:
-    return job.run()
+    """Make a run; what it raises becomes an error that any process can pass on."""
+    try:
+        return job.run()
+    except Exception as error:
+        raise _failed(job, error) from error
+
+
+def _result(job: Job, future: Future[Any]) -> Any:
+    try:
+        return future.result()
+    except BrokenProcessPool as error:
+        raise _failed(job, error) from error
 
 
 def _begin() -> None:

@@ -1,0 +1,123 @@
+"""The service as a process, or as a thread beside a run."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from types import TracebackType
+from typing import Self
+
+import uvicorn
+
+from foretide.errors import ConfigError
+from foretide.service.app import create_app
+from foretide.service.settings import ServiceSettings
+from foretide.store import RunStore
+
+__all__ = ["BackgroundService"]
+
+# Followers of live data would keep the service from ending.
+_GRACE_S = 2
+_START_S = 30.0
+
+
+class BackgroundService:
+    """The service in a thread of this process, for instance beside a run; as a context manager it ends with it.
+
+    Parameters
+    ----------
+    store : RunStore
+        The runs.
+    settings : ServiceSettings, optional
+        Address, token and limits; port 0 takes a free one.
+
+    Raises
+    ------
+    ConfigError
+        When the address cannot be listened on.
+    """
+
+    def __init__(self, store: RunStore, settings: ServiceSettings | None = None) -> None:
+        self.settings = settings or ServiceSettings()
+        self._socket = _listen(self.settings)
+        self._server = _server(store, self.settings)
+        self._thread = threading.Thread(
+            target=self._server.run, args=([self._socket],), name="foretide-service", daemon=True
+        )
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        return _url(self._socket)
+
+    def start(self) -> None:
+        """Begin to serve, and return once it does."""
+        self._thread.start()
+        due_s = time.monotonic() + _START_S
+        while not self._server.started and self._thread.is_alive() and time.monotonic() < due_s:
+            time.sleep(0.01)
+
+    def wait(self) -> None:
+        """Serve until the process is interrupted, or the thread ends."""
+        try:
+            while self._thread.is_alive():
+                self._thread.join(0.5)
+        except KeyboardInterrupt:
+            pass
+
+    def stop(self) -> None:
+        """End within a few seconds."""
+        self._server.should_exit = True
+        self._thread.join(_GRACE_S + 3)
+        self._socket.close()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+def _server(store: RunStore, settings: ServiceSettings) -> uvicorn.Server:
+    config = uvicorn.Config(
+        create_app(store, settings),
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=_GRACE_S,
+        ws="none",
+    )
+    return uvicorn.Server(config)
+
+
+def _listen(settings: ServiceSettings) -> socket.socket:
+    """Return a socket that listens, or say why there is none before anything else begins."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listening = socket.socket(family, kind, protocol)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listening.bind(address)
+            listening.listen(128)
+        except OSError:
+            listening.close()
+            raise
+    except OSError as error:
+        raise ConfigError(
+            "port" if settings.port else "host",
+            expected="an address of this machine that is free",
+            got=f"{settings.host}:{settings.port} ({(error.strerror or str(error)).lower()})",
+            remedy="choose another --port or --host",
+        ) from error
+    return listening
+
+
+def _url(listening: socket.socket) -> str:
+    host, port = listening.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
