@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from foretide._version import __version__
-from foretide.commands import docs, forecast, runs
+from foretide.commands import docs, experiment, forecast, runs
 from foretide.commands.apps import apps
 from foretide.commands.compare import compare
 from foretide.commands.demo import demo
@@ -45,6 +45,7 @@ app.command()(apps)
 app.command()(planners)
 app.command()(demo)
 app.add_typer(forecast.app, name="forecast")
+app.add_typer(experiment.app, name="experiment")
 app.add_typer(runs.app, name="runs")
 app.add_typer(docs.app, name="docs", hidden=True)
 

@@ -18,9 +18,11 @@ from foretide.commands.group import check_writable, write_file
 from foretide.commands.topology_argument import SETTINGS_HELP, TOPOLOGY_HELP, load_topology_argument
 
 if TYPE_CHECKING:
-    from foretide.commands.run_control import Asked
+    from rich.console import Console
+
+    from foretide.commands.run_control import Asked, Prepared
     from foretide.commands.run_view import ProgressView
-    from foretide.spark.session_run import Progress, RunOptions
+    from foretide.spark.session_run import Progress, RunOptions, RunReport
     from foretide.spark.steered_run import Recording, SteeredRun
     from foretide.store import RunStore
     from foretide.topology import Topology
@@ -106,8 +108,10 @@ def run(
     overrides = TraceOverrides(trace, speed, rate_scale, payload, seed)
 
     def load(*more: str) -> Topology:
-        """Return the topology, with further options of the application."""
-        found = load_topology_argument(file, [*(settings or ()), *more])
+        """Return the topology, with further options of the application, which win."""
+        replaced = {text.partition("=")[0] for text in more}
+        kept = [text for text in settings or () if text.partition("=")[0].strip() not in replaced]
+        found = load_topology_argument(file, [*kept, *more])
         return with_trace_options(with_replicas(found, asked), overrides)
 
     control = Asked(
@@ -204,47 +208,67 @@ def _run_one(session: Session, control: Asked, html_out: Path | None, json_out: 
     from rich.console import Console
 
     from foretide.commands.run_control import chosen_policy, prepare
-    from foretide.commands.run_view import ProgressView, report_view, steered_view
-    from foretide.spark.session_run import run_topology
-    from foretide.spark.steered_run import run_steered
+    from foretide.commands.run_view import report_view, steered_view
 
-    policy = chosen_policy(control, session.application)
-    prepared = None if policy is None else prepare(session.topology, control, session.named)
-    if prepared is not None and control.policy is None:
-        policy = prepared.planner_of_file or policy
-    if html_out is not None and policy is None:
-        _refuse_html()
     console, trace = Console(), trace_name(session.topology)
-    with ExitStack() as stack:
-        directory = session.directory(stack)
-        view = stack.enter_context(ProgressView(console, session.topology.name))
-        if policy is None or prepared is None:
-            spark = stack.enter_context(session.spark())
-            view.say("waiting for the first batch")
-            # After Spark has put a handler of its own in place, which would cancel the running batch.
-            switch = stack.enter_context(StopSwitch.installed(view))
-            beside = stack.enter_context(_recording(session, trace))
-            report = run_topology(session.topology, spark, directory, session.options(), switch, beside)
-            steered = None
-        else:
-            store = session.store()
-            options, replicas = prepared.options(policy, store, trace)
-            stack.callback(lambda: store is not None and store.close())
-            spark = stack.enter_context(session.spark())
-            view.say("waiting for the first batch")
-            switch = stack.enter_context(StopSwitch.installed(view))
-            how = session.options(replicas, steered=True)
-            steered = run_steered(session.topology, spark, directory, how, options, switch)
-            report = steered.report
-            finish_record(options.recorder, steered, trace)
-    console.print(report_view(report))
-    if steered is not None:
+    policy = chosen_policy(control, session.application)
+    if policy is None:
+        if html_out is not None:
+            _refuse_html()
+        report = _run_plain(session, console, trace)
+        console.print(report_view(report))
+        body = report.to_dict()
+    else:
+        prepared = prepare(session.topology, control, session.named)
+        if control.policy is None:
+            policy = prepared.planner_of_file or policy
+        steered = _run_steered(session, console, prepared, policy)
+        console.print(report_view(steered.report))
         console.print(steered_view(steered))
         if html_out is not None:
             _write_html(html_out, steered, trace)
+        body = steered.to_dict(trace)
     if json_out is not None:
-        body = report.to_dict() if steered is None else steered.to_dict(trace)
         write_file(json_out, json.dumps(body, indent=2, ensure_ascii=False) + "\n", "--json")
+
+
+def _run_plain(session: Session, console: Console, trace: str) -> RunReport:
+    """Run without control; the run is recorded if a store is named."""
+    from foretide.spark.session_run import run_topology
+
+    with _watched(session, console) as (spark, directory, switch), _recording(session, trace) as beside:
+        return run_topology(session.topology, spark, directory, session.options(), switch, beside)
+
+
+def _run_steered(session: Session, console: Console, prepared: Prepared, policy: str) -> SteeredRun:
+    """Run under control, and record it."""
+    from foretide.spark.steered_run import run_steered
+
+    store, trace = session.store(), trace_name(session.topology)
+    try:
+        options, replicas = prepared.options(policy, store, trace)
+        how = session.options(replicas, steered=True)
+        with _watched(session, console) as (spark, directory, switch):
+            steered = run_steered(session.topology, spark, directory, how, options, switch)
+        finish_record(options.recorder, steered, trace)
+        return steered
+    finally:
+        if store is not None:
+            store.close()
+
+
+@contextmanager
+def _watched(session: Session, console: Console) -> Iterator[tuple[Any, Path, StopSwitch]]:
+    """Start Spark, show progress and listen to Ctrl-C: everything around a run."""
+    from foretide.commands.run_view import ProgressView
+
+    with ExitStack() as stack:
+        directory = session.directory(stack)
+        view = stack.enter_context(ProgressView(console, session.topology.name))
+        spark = stack.enter_context(session.spark())
+        view.say("waiting for the first batch")
+        # After Spark has put a handler of its own in place, which would cancel the running batch.
+        yield spark, directory, stack.enter_context(StopSwitch.installed(view))
 
 
 @contextmanager

@@ -78,6 +78,7 @@ class Prepared:
             execution_s=self.execution_s,
             overestimated=sum(self.setting.peak.values()) or None,
             executors=self.executors,
+            whole_lag=found.whole_lag,
         )
         if store is None:
             return options, found.replicas

@@ -14,12 +14,12 @@ import numpy as np
 
 from foretide.apps import find_app
 from foretide.health.faults import CpuHog
-from foretide.health.features import MACHINE_NAMES, WORKER_NAMES
+from foretide.health.features import MACHINE_NAMES, WORKER_NAMES, Level
 from foretide.store import FeatureSample
 
 __all__ = ["RecordingOptions", "hog_schedule", "load_samples", "record_run", "save_samples"]
 
-_LEVELS = ("worker", "machine")
+_LEVELS: tuple[Level, ...] = ("worker", "machine")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +38,8 @@ class RecordingOptions:
         Where it runs.
     hogs : int
         Processes that take cores while the machine is disturbed; none for an undisturbed run.
+    niceness : int
+        How much they yield to others.
     seed : int
         Of the disturbances.
     options : mapping
@@ -49,6 +51,7 @@ class RecordingOptions:
     every_s: float = 1.0
     master: str = "local-cluster[3,1,1024]"
     hogs: int = 2
+    niceness: int = 0
     seed: int = 1
     options: Mapping[str, Any] = field(default_factory=dict)
 
@@ -96,7 +99,7 @@ def _disturb(running: Any, options: RecordingOptions) -> None:
     began = time.monotonic()
     for first_s, last_s in hog_schedule(options.seconds, options.seed) if options.hogs else ():
         running.wait(max(0.0, first_s - (time.monotonic() - began)))
-        with CpuHog(options.hogs, last_s - first_s):
+        with CpuHog(options.hogs, last_s - first_s, options.niceness):
             running.wait(max(0.0, last_s - (time.monotonic() - began)))
     running.wait(max(0.0, options.seconds - (time.monotonic() - began)))
 
@@ -121,12 +124,7 @@ def load_samples(path: str | Path) -> list[FeatureSample]:
     with np.load(path, allow_pickle=False) as arrays:
         for level in _LEVELS:
             names = tuple(arrays[f"{level}.names"].tolist())
-            rows = zip(
-                *(arrays[f"{level}.{part}"].tolist() for part in ("at_s", "owner", "machine")),
-                arrays[f"{level}.values"],
-                strict=True,
-            )
-            found += [
-                FeatureSample(at_s, level, owner, machine, names, values) for at_s, owner, machine, values in rows
-            ]  # type: ignore[arg-type]
+            columns = [arrays[f"{level}.{part}"].tolist() for part in ("at_s", "owner", "machine")]
+            for at_s, owner, machine, values in zip(*columns, arrays[f"{level}.values"], strict=True):
+                found.append(FeatureSample(at_s, level, owner, machine, names, values))
     return found

@@ -21,6 +21,8 @@ __all__ = ["MODEL", "PERIODS", "Score", "evaluate"]
 _TRAIN = (10.0, 40.0)
 PERIODS: Mapping[str, tuple[float, float]] = {"40-45": (40.0, 45.0), "40-60": (40.0, 60.0)}
 MODEL = "i-drnn"
+# Steps below which no method has anything to learn from.
+_FEWEST = 10
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,7 @@ def evaluate(
     """
     used = table.part(*_instants(table, _TRAIN[0], 60.0))
     train = len(table.part(*_instants(table, *_TRAIN)))
-    if train < 2 or train >= len(used):
+    if train < _FEWEST or train >= len(used):
         raise ForecastError(f"machine {table.machine!r}: expected a longer run to evaluate on, got {len(table)} steps")
     if model is None:
         from foretide.health.idrnn.training import train_idrnn

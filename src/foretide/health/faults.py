@@ -11,13 +11,16 @@ import random
 import signal
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
 from foretide.errors import ConfigError
 
 __all__ = ["CpuHog", "Throttle", "executor_processes"]
+
+_LOOK_AGAIN_S = 2.0
 
 
 def executor_processes(executor: str, below: int | None = None) -> tuple[int, ...]:
@@ -54,18 +57,19 @@ class Throttle:
 
     Parameters
     ----------
-    pids : sequence of int
-        The processes.
+    find : callable
+        Returns the process ids; asked again now and then, since workers may start others.
     share : float
         The share of the time in which they run.
     period_s : float
         Seconds from one stop to the next.
     """
 
-    def __init__(self, pids: Sequence[int], share: float = 0.1, period_s: float = 0.2) -> None:
+    def __init__(self, find: Callable[[], Sequence[int]], share: float = 0.1, period_s: float = 0.2) -> None:
         if not 0 < share < 1:
             raise ConfigError("throttle.share", expected="a share between 0 and 1", got=share)
-        self._pids, self._share, self._period_s = tuple(pids), share, period_s
+        self._find, self._share, self._period_s = find, share, period_s
+        self._pids = tuple(find())
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._run, name="foretide-throttle", daemon=True)
 
@@ -90,7 +94,12 @@ class Throttle:
         self.stop()
 
     def _run(self) -> None:
+        looked_s = time.monotonic()
         while not self._done.is_set():
+            if time.monotonic() - looked_s > _LOOK_AGAIN_S:
+                with suppress(ConfigError):  # all of them have ended
+                    self._pids = tuple(self._find())
+                looked_s = time.monotonic()
             self._send(signal.SIGSTOP)
             self._done.wait(self._period_s * (1.0 - self._share))
             self._send(signal.SIGCONT)

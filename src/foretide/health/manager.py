@@ -29,6 +29,11 @@ class HealthSettings(Settings):
     policy: str = Field(default="peers", description="Who says which workers misbehave.")
     policies: dict[str, dict[str, Any]] = Field(default_factory=dict, description="Settings of policies, by name.")
     bypass: BypassSettings = Field(default_factory=BypassSettings, description="When workers are bypassed.")
+    stalled_s: float = Field(
+        default=1.0,
+        ge=0,
+        description="Seconds after which a task that runs on while others are done counts against its worker; 0: never.",
+    )
     advisory: bool = Field(default=False, description="Whether bypasses are only reported.")
 
     def make_policy(self) -> HealthPolicy:

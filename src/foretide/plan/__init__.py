@@ -6,6 +6,7 @@ from foretide.plan.base import Planner, Situation
 from foretide.plan.cba import Cba
 from foretide.plan.cost import Costs
 from foretide.plan.ds2 import Ds2
+from foretide.plan.foretide import Foretide
 from foretide.plan.guards import Guard, Guarded, GuardSettings, standard_guards
 from foretide.plan.incremental import Incremental
 from foretide.plan.knowledge import Knowledge
@@ -27,6 +28,7 @@ __all__ = [
     "Cba",
     "Costs",
     "Ds2",
+    "Foretide",
     "Guard",
     "GuardSettings",
     "Guarded",

@@ -15,6 +15,7 @@ from foretide.plan.autoscale_plus import AutoscalePlus
 from foretide.plan.base import Planner
 from foretide.plan.cba import Cba
 from foretide.plan.ds2 import Ds2
+from foretide.plan.foretide import Foretide
 from foretide.plan.incremental import Incremental
 from foretide.plan.optimal import Optimal
 from foretide.plan.pasps import PaSps
@@ -45,6 +46,7 @@ _OWN: tuple[type[Planner], ...] = (
     RLearning,
     Ds2,
     Threshold,
+    Foretide,
 )
 
 #: Every planner that comes with Foretide, by name.

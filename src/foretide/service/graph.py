@@ -8,14 +8,14 @@ from typing import Any, TypeAlias
 
 from foretide.errors import TopologyError
 from foretide.store import RunInfo
-from foretide.topology import Edge, Operator, ReplicaBounds, Sink, Source, Topology
-from foretide.topology.draw_labels import connector_label, edge_label, elements_of
+from foretide.topology import DEFAULT_OUTPUT, Edge, Operator, ReplicaBounds, Sink, Source, Topology
+from foretide.topology.draw_labels import connector_label, elements_of
 from foretide.topology.draw_layout import Grid, Node
 
 __all__ = ["drawn", "topology_of"]
 
-_WIDTH, _HEIGHT, _END_HEIGHT, _WAY_HEIGHT = 168.0, 92.0, 54.0, 10.0
-_GAP_X, _GAP_Y, _MARGIN = 72.0, 26.0, 14.0
+_WIDTH, _HEIGHT, _END_HEIGHT, _WAY_HEIGHT = 152.0, 92.0, 54.0, 10.0
+_GAP_X, _GAP_Y, _MARGIN = 82.0, 26.0, 14.0
 _STEP = 14.0
 
 _Point: TypeAlias = tuple[float, float]
@@ -63,7 +63,7 @@ def drawn(topology: Topology) -> dict[str, Any]:
                 "start": edge.start,
                 "output": edge.output,
                 "end": edge.end,
-                "label": edge_label(edge),
+                "label": "" if edge.output == DEFAULT_OUTPUT else edge.output,
                 "grouping": str(edge.grouping),
                 "transport": edge.transport,
                 "points": [[round(x, 1), round(y, 1)] for x, y in lines[number]],

@@ -45,6 +45,16 @@ Since = Annotated[
 Last = Annotated[int, Query(description="The latest so many.", ge=1, le=1_000_000)]
 _FOUND = problems(404, 422, 503)
 _LONG_AGO = -float("inf")
+_EVENT = {
+    "type": "object",
+    "description": "One event of the stream.",
+    "properties": {
+        "event": {"enum": ["measurement", "latency", "decision", "event", "features", "end"]},
+        "data": {"type": "string", "description": "JSON."},
+        "id": {"type": "string", "description": "The row to go on from, as `Last-Event-ID` or `after`."},
+    },
+    "required": ["event", "data"],
+}
 # Workers and machines tell of themselves at least this often (SPEC I3), twice over.
 _FEATURES_S = 60.0
 
@@ -224,7 +234,7 @@ def show_score(request: Request, run: RunName) -> Response:
         **_FOUND,
         200: {
             "description": "Events `measurement`, `latency`, `decision`, `event`, `features` as they come, then `end`.",
-            "content": {"text/event-stream": {"schema": {"type": "string"}}},
+            "content": {"text/event-stream": {"schema": _EVENT}},
         },
     },
 )

@@ -108,13 +108,15 @@ def control_beside(
         What else.
     """
     chosen, given = settings or ControlSettings(), options or BesideOptions()
+    runtime = RuntimeStore(Workspace(Path(path).absolute()).runtime)
     parts = Parts(
         metrics=StoredMetrics(store, run, chosen.loop.history * chosen.loop.sample_s),
-        actuator=RuntimeActuator(topology, RuntimeStore(Workspace(Path(path).absolute()).runtime)),
+        actuator=RuntimeActuator(topology, runtime),
         planner=given.planner or chosen.make_planner(),
         forecaster=chosen.make_forecaster(),
         clock=given.clock,
         events=given.events,
+        overrides=runtime.overridden,
     )
     return ControlLoop(with_execution_times(topology, {}), parts, chosen.loop)
 

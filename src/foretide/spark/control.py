@@ -30,6 +30,7 @@ from foretide.spark.drift import DriftWatch
 from foretide.spark.executors import ExecutorCounts, ExecutorManager, ExecutorSettings, open_scheduler
 from foretide.spark.monitor import Observed, Sample, SparkMonitor
 from foretide.spark.sampling import Sampler, SampleRecorder
+from foretide.spark.settings import EngineSettings
 from foretide.topology import Topology
 
 __all__ = ["Controller", "Recorder", "Steerable", "Steering", "steer", "with_execution_times"]
@@ -40,6 +41,11 @@ _KEPT_DECISIONS = 10_000
 
 class Steerable(Observed, Changeable, Protocol):
     """A running topology that can be measured and changed; `RunningTopology` is one."""
+
+    @property
+    def settings(self) -> EngineSettings:
+        """How it runs."""
+        ...
 
 
 class Recorder(SampleRecorder, EventSink, Protocol):
@@ -69,6 +75,10 @@ class Steering:
         Hears of everything that happens; what is heard is also in `Controller.events`.
     models : ModelStore, optional
         Where trained models of the forecaster appear.
+    overrides : callable, optional
+        Tells the replicas that are set by hand at an instant; `RunningTopology.overridden` does.
+    whole_lag : bool
+        Whether events that only wait for the next batch to begin count as queued: for rules that go by lag alone.
     clock, ticks
         Tell the time, and durations.
     """
@@ -79,6 +89,8 @@ class Steering:
     recorder: Recorder | None = None
     events: EventSink | None = None
     models: ModelStore | None = None
+    overrides: Callable[[float], Mapping[str, int]] | None = None
+    whole_lag: bool = False
     clock: Clock = field(default_factory=SystemClock)
     ticks: Callable[[], float] = time.monotonic
 
@@ -137,6 +149,7 @@ class Controller:
             settings.loop.sample_s,
             recorder=steering.recorder,
             events=self._events,
+            period_s=0.0 if steering.whole_lag else running.settings.trigger_s,
             clock=steering.clock,
             ticks=steering.ticks,
         )
@@ -161,6 +174,7 @@ class Controller:
             events=self._events,
             on_decision=self._keep,
             models=steering.models,
+            overrides=steering.overrides,
         )
         return ControlLoop(with_execution_times(topology, steering.execution_s), parts, self.settings.loop)
 

@@ -230,10 +230,8 @@ class StageRunner:
             return False
 
     def _replicas(self, config: RuntimeConfig) -> dict[str, int]:
-        return {
-            operator.id: config.replicas.get(operator.id, operator.replicas.initial)
-            for operator in self.stage.operators
-        }
+        active = config.active(time.time())
+        return {operator.id: active.get(operator.id, operator.replicas.initial) for operator in self.stage.operators}
 
     def _order(
         self,

@@ -11,6 +11,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import Protocol, Self
 
@@ -24,6 +25,7 @@ from foretide.health.readings import STREAM, stream_features
 from foretide.health.trainer import HealthTrainer
 from foretide.spark.actuator import Changeable
 from foretide.spark.executors import Scheduler, open_scheduler
+from foretide.spark.running_tasks import RunningTasks
 from foretide.spark.statistics import BatchStatistics
 from foretide.spark.workers import FeatureLog, WorkerStatistics
 from foretide.store import FeatureSample
@@ -60,7 +62,7 @@ class ExecutorBypass:
     ----------
     scheduler : Scheduler
         Spark's.
-    replace : bool
+    replacement : bool
         Whether another executor is asked for.
     kill_after_s : float
         Seconds after which one that is to go and stays is killed.
@@ -72,11 +74,12 @@ class ExecutorBypass:
         self,
         scheduler: Scheduler,
         *,
-        replace: bool = True,
-        kill_after_s: float = 30.0,
+        replacement: bool = True,
+        kill_after_s: float = 10.0,
         ticks: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._scheduler, self._replace, self._kill_after_s, self._ticks = scheduler, replace, kill_after_s, ticks
+        self._scheduler, self._ticks = scheduler, ticks
+        self._replacement, self._kill_after_s = replacement, kill_after_s
         self._leaving: dict[str, float] = {}
         self._wanted = 0
 
@@ -103,7 +106,7 @@ class ExecutorBypass:
             if worker not in self._scheduler.decommission([worker]):
                 self._kill([worker])
             self._leaving[worker] = self._ticks()
-            if self._replace:
+            if self._replacement:
                 self._wanted = len(before)
                 # Those that leave count until they have gone.
                 self._scheduler.request_total(self._wanted + len(self._leaving))
@@ -216,6 +219,8 @@ class HealthWatch:
         Models, for policies that need them.
     trainer : HealthTrainer, optional
         Trains models anew.
+    running_tasks : callable, optional
+        Returns signals of workers whose tasks stall at this moment, see `RunningTasks`.
     recorder : FeatureRecorder, optional
         Keeps features for good.
     events : EventSink, optional
@@ -232,10 +237,12 @@ class HealthWatch:
         *,
         predictor: HealthPredictor | None = None,
         trainer: HealthTrainer | None = None,
+        running_tasks: Callable[[], list[WorkerSignals]] | None = None,
         recorder: FeatureRecorder | None = None,
         events: EventSink | None = None,
         clock: Clock | None = None,
     ) -> None:
+        self._running_tasks, self._machines = running_tasks, dict[str, str]()
         self.events = EventLog(10_000)
         sinks = [self.events] if events is None else [self.events, events]
         self._clock = clock or SystemClock()
@@ -261,7 +268,8 @@ class HealthWatch:
             self._thread = None
 
     def __enter__(self) -> Self:
-        self.start()
+        if self._thread is None:
+            self.start()
         return self
 
     def __exit__(
@@ -276,8 +284,13 @@ class HealthWatch:
             if batch.batch_id > self._seen.get(batch.stage, -1):
                 self._seen[batch.stage] = batch.batch_id
                 self._keep(self._log.take(batch))
+                self._machines |= {id: worker.machine for id, worker in batch.workers.items()}
                 if batch.workers:
                     looks.append(self.manager.look(signals_of(batch.workers), self._actuator.present()))
+        if self._running_tasks is not None and (stalled := self._running_tasks()):
+            # Spark knows hosts by other names than they do themselves.
+            named = [replace(each, machine=self._machines.get(each.worker, each.machine)) for each in stalled]
+            looks.append(self.manager.look(named, self._actuator.present()))
         if self._trainer is not None and (models := self._trainer.tick(self._clock.now_s())):
             self.manager.adopt(HealthPredictor(models))
         return looks
@@ -317,21 +330,36 @@ def watch_health(
     spark: object,
     settings: HealthSettings | None = None,
     *,
-    replace: bool = True,
+    replacement: bool = True,
     recorder: FeatureRecorder | None = None,
     events: EventSink | None = None,
 ) -> HealthWatch:
-    """Start to watch the executors of a running topology; stop it with ``stop()``, or use it in a ``with``.
+    """Start to watch the executors of a running topology; stop it with ``stop()``, or leave it as a context.
+
+    Parameters
+    ----------
+    running : RunningTopology
+        What is watched.
+    spark : SparkSession
+        Where it runs.
+    settings : HealthSettings
+        Policy and patience.
+    replacement : bool
+        Whether another executor is asked for in place of one that is bypassed.
+    recorder, events
+        Keep features, and hear what happens.
 
     Raises
     ------
     ExecutorsUnavailable
         On Spark Connect and on ``local[n]``, which have no executors to go around.
     """
+    settings = settings or HealthSettings()
     watch = HealthWatch(
         running,
-        ExecutorBypass(open_scheduler(spark), replace=replace),
+        ExecutorBypass(open_scheduler(spark), replacement=replacement),
         settings,
+        running_tasks=RunningTasks(spark, least_s=settings.stalled_s).signals if settings.stalled_s else None,
         recorder=recorder,
         events=events,
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -96,6 +97,8 @@ class SparkMonitor:
 
     A batch counts in the stretch in which it was committed. Events that no batch has taken yet wait before the first
     operators; events on a queued edge wait before its end. What is inside the batch under way is being worked on.
+    Events of the last `period_s` are no queue: the batch that takes them has only not begun yet. Were they counted,
+    a topology that keeps up would seem to lag behind by the input of a batch.
 
     Parameters
     ----------
@@ -103,6 +106,8 @@ class SparkMonitor:
         The topology; `RunningTopology` is one.
     clock : Clock
         Tells the instant of a measurement. Durations are measured by a clock that never jumps.
+    period_s : float
+        Seconds from one batch to the next.
     ticks : callable
         The clock that never jumps.
     on_sample : callable, optional
@@ -114,6 +119,7 @@ class SparkMonitor:
         running: Observed,
         *,
         clock: Clock | None = None,
+        period_s: float = 0.0,
         ticks: Callable[[], float] = time.monotonic,
         on_sample: Callable[[Sample], None] | None = None,
     ) -> None:
@@ -123,6 +129,7 @@ class SparkMonitor:
         self._columns = _Columns(running.topology)
         self._since_ticks = ticks()
         self._arrived: dict[str, int] = {}
+        self._recent = _Recent(period_s)
         self._written: dict[str, int] = {}
         self._seen: dict[str, int] = {}
         self._read: dict[int, int] = {}
@@ -191,7 +198,7 @@ class SparkMonitor:
             arrived=arrived,
             passed=self._columns.passed(arrived, tally.passed, self._queued_growth(inputs)),
             processed=tally.processed,
-            queued=self._columns.queued(inputs),
+            queued=self._columns.queued(self._recent.overdue(self._ticks(), inputs)),
             busy_s=tally.busy_s,
             replicas=replicas,
             latency_s=latency.mean_s if latency.count else None,
@@ -265,6 +272,26 @@ class SparkMonitor:
         return planned[operator] if idle else self._replicas.get(operator, planned[operator])
 
 
+class _Recent:
+    """Remembers what came to each input within the last batch period."""
+
+    def __init__(self, period_s: float) -> None:
+        self._period_s = period_s
+        self._seen: deque[tuple[float, dict[str, int]]] = deque()
+
+    def overdue(self, now: float, inputs: Mapping[str, InputState]) -> dict[str, float]:
+        """Return the events of each input that have waited for longer than a period."""
+        self._seen.append((now, {name: state.arrived for name, state in inputs.items()}))
+        while len(self._seen) > 2 and self._seen[1][0] <= now - self._period_s:
+            self._seen.popleft()
+        return {name: self._overdue(now, name, state) for name, state in inputs.items()}
+
+    def _overdue(self, now: float, name: str, state: InputState) -> float:
+        instants, totals = zip(*((at, arrived.get(name, 0)) for at, arrived in self._seen), strict=True)
+        before = float(np.interp(now - self._period_s, instants, totals)) if self._period_s else state.arrived
+        return max(0.0, min(before, state.arrived) - max(state.admitted, state.done))
+
+
 def _input_names(stage: Stage) -> tuple[str, ...]:
     return (*(source.id for source in stage.sources), *(plan.name for plan in stage.inputs))
 
@@ -301,10 +328,10 @@ class _Columns:
                 found[written] = rows
         return found
 
-    def queued(self, inputs: Mapping[str, InputState]) -> Floats:
-        """Return the events that wait before each operator."""
+    def queued(self, waiting: Mapping[str, float]) -> Floats:
+        """Return the events that wait before each operator, from those that wait at each input."""
         found: Floats = np.zeros(len(self.layout.operators))
-        for name, state in inputs.items():
+        for name, events in waiting.items():
             for end in self._ends.get(name, ()):
-                found[self.layout.operator_index[end]] += state.waiting
+                found[self.layout.operator_index[end]] += events
         return found

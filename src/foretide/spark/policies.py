@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -50,11 +50,14 @@ class Policy:
         Who decides.
     replicas : mapping of str to int
         Replicas to begin with; those of the topology where it is empty.
+    whole_lag : bool
+        Whether it goes by all that waits, events of the next batch included.
     """
 
     name: str
     planner: Planner | Guarded
-    replicas: Mapping[str, int]
+    replicas: Mapping[str, int] = field(default_factory=dict)
+    whole_lag: bool = False
 
 
 @dataclass(frozen=True)
@@ -108,9 +111,9 @@ def find_policy(name: str, setting: Setting) -> Policy:
         given["cooldown_s"] = float(kind.model_fields["cooldown_s"].default) / setting.speed
     planner = make_planner(name, **given)
     if isinstance(planner, Threshold):
-        planner = _StageThreshold(**planner.model_dump(), stages=_stages(topology))
+        return Policy(name, _StageThreshold(**planner.model_dump(), stages=_stages(topology)), whole_lag=True)
     guards = standard_guards(setting.control.guards) if kind.needs_forecast or name in ("ds2", "presps") else ()
-    return Policy(name, Guarded(planner=planner, guards=guards) if guards else planner, {})
+    return Policy(name, Guarded(planner=planner, guards=guards) if guards else planner)
 
 
 class _StageThreshold(Threshold):
@@ -124,7 +127,10 @@ class _StageThreshold(Threshold):
 
     def plan(self, situation: Situation) -> Plan:
         window = situation.window
-        queued, cost = np.zeros_like(window.queued), np.nan_to_num(window.execution_s * window.received, nan=0.0)
+        queued, cost = (
+            np.zeros_like(window.queued),
+            np.nan_to_num(window.execution_s * np.maximum(window.received, 1.0), nan=0.0),
+        )
         for stage in self.stages:
             columns = [window.layout.operator_index[operator] for operator in stage]
             queued[columns[int(np.argmax(cost[columns]))]] = window.queued[columns].sum()

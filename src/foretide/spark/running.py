@@ -118,8 +118,12 @@ class RunningTopology:
 
     def replicas(self) -> dict[str, int]:
         """Return the replicas of every operator that the next batch will have."""
-        active = self._runtime.read().replicas
+        active = self._runtime.read().active(time.time())
         return {operator.id: active.get(operator.id, operator.replicas.initial) for operator in self.topology.operators}
+
+    def overridden(self, now_s: float) -> dict[str, int]:
+        """Return the replicas that are set by hand at an instant, by operator."""
+        return self._runtime.overridden(now_s)
 
     def change_grouping(self, start: str, end: str, **options: Any) -> int:
         """Change options of the grouping between two elements from the next batch on, such as ``weights``.

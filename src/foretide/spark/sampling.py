@@ -51,6 +51,8 @@ class Sampler:
         Keeps them for good.
     events : EventSink, optional
         Hears ``metrics.failed`` and ``metrics.back``.
+    period_s : float
+        Seconds from one batch to the next, see `SparkMonitor`.
     clock, ticks
         Tell the time, and durations.
     """
@@ -62,13 +64,14 @@ class Sampler:
         *,
         recorder: SampleRecorder | None = None,
         events: EventSink | None = None,
+        period_s: float = 0.0,
         clock: Clock | None = None,
         ticks: Callable[[], float] = time.monotonic,
     ) -> None:
         self._every_s, self._recorder = every_s, recorder
         self._events: EventSink = EventLog() if events is None else events
         self._clock = clock or SystemClock()
-        self.monitor = SparkMonitor(running, clock=self._clock, ticks=ticks, on_sample=self._keep)
+        self.monitor = SparkMonitor(running, clock=self._clock, period_s=period_s, ticks=ticks, on_sample=self._keep)
         #: The latest samples, oldest first.
         self.samples: deque[Sample] = deque(maxlen=_KEPT_SAMPLES)
         self._blind = False

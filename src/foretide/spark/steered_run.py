@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +51,8 @@ class ControlOptions:
         Keeps what happens.
     events : EventSink, optional
         Hears what happens.
+    whole_lag : bool
+        Whether events that only wait for the next batch count as queued, see `Steering`.
     """
 
     settings: ControlSettings
@@ -61,6 +63,7 @@ class ControlOptions:
     executors: ExecutorSettings | None = None
     recorder: Recorder | None = None
     events: EventSink | None = None
+    whole_lag: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,12 +178,14 @@ class _Control:
             executors=executors,
             recorder=options.recorder,
             events=options.events,
+            whole_lag=options.whole_lag,
         )
         self._controller: Controller | None = None
 
     def begin(self, running: RunningTopology) -> None:
         """Start to steer."""
-        self._controller = steer(running, self._options.settings, self._steering)
+        steering = replace(self._steering, overrides=running.overridden)
+        self._controller = steer(running, self._options.settings, steering)
 
     def outlook(self) -> Outlook | None:
         """Tell what is expected and decided."""
@@ -251,7 +256,7 @@ def _while_it_ran(samples: Sequence[Sample]) -> Sequence[Sample]:
     """
     came = [place for place, sample in enumerate(samples) if sample.measurement.arrived.any()]
     worked = [place for place, sample in enumerate(samples) if sample.measurement.processed.any()]
-    return samples[came[0] : max(came[-1], *worked[-1:]) + 1] if came else samples
+    return samples[came[0] : max(came + worked) + 1] if came else samples
 
 
 def _last_change(decisions: Sequence[Decision]) -> str:

@@ -18,7 +18,7 @@ STORE_VARIABLE = "FORETIDE_STORE"
 class StoreSettings(Settings):
     """How the store of runs writes, how long it keeps what, and how large it may grow."""
 
-    flush_s: float = Field(default=1.0, gt=0, le=60, description="Seconds between two writes of all that came.")
+    flush_s: float = Field(default=0.5, gt=0, le=60, description="Seconds between two writes of all that came.")
     queue: int = Field(
         default=20_000, ge=1, description="Records that may wait to be written; the oldest give way to more."
     )

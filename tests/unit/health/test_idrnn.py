@@ -94,8 +94,9 @@ def test_i4_machine_code_and_jax_agree() -> None:
     table = interfered(20, workers=3)
     ranges = Ranges.of(table)
     inputs, targets = tier_inputs(ranges, table.machine_values, table.worker_values)
-    network = IdrnnNetwork.random(SMALL, inputs.shape[1], len(TARGETS), np.random.default_rng(1))
-    arrays = network.arrays()
+    memory = (np.full((4, len(TARGETS)), 0.2, np.float32), np.full(len(TARGETS), 0.1, np.float32))
+    network = IdrnnNetwork.random(SMALL, inputs.shape[1], memory, np.random.default_rng(1))
+    arrays = {name: array.copy() for name, array in network.arrays().items()}
     arrays["output.weights"] += np.random.default_rng(3).normal(size=arrays["output.weights"].shape).astype(np.float32)
     import equinox as eqx
 

@@ -38,7 +38,7 @@ EARLY = {
         "softirq 900 1 2\n"
     ),
     "loadavg": "0.50 0.40 0.30 2/300 4242\n",
-    "meminfo": "MemTotal:       8000000 kB\nMemFree:        1000000 kB\nMemAvailable:   4000000 kB\nHugePages_Total:   0\n",
+    "meminfo": "MemTotal:       8000000 kB\nMemFree:        1000000 kB\nMemAvailable: 4000000 kB\nHugePages_Total: 0\n",
     "vmstat": "pgpgin 100\npgpgout 200\npgfault 1000\npgmajfault 1\npgscan_kswapd 3\npgscan_direct 4\n",
     "diskstats": (
         "   8       0 sda 100 0 2000 50 200 0 4000 100 0 120 150 0 0 0 0\n"

@@ -19,6 +19,7 @@ from foretide.spark.operators import OperatorSpec
 from foretide.spark.positions import InputState
 from foretide.spark.program import RESULT, BatchOrder, Program, StageTask, unpack
 from foretide.spark.routing import Router
+from foretide.spark.settings import EngineSettings
 from foretide.spark.stages import Stage, StageGraph, compile_stages
 from foretide.spark.statistics import BatchStatistics, OperatorStatistics
 from foretide.store import RuntimeConfig
@@ -151,6 +152,7 @@ class FakeRun:
     counted: dict[str, int] = field(default_factory=dict)
     refuse: Exception | None = None
     broken: Exception | None = None
+    settings: EngineSettings = field(default_factory=EngineSettings)
 
     def __post_init__(self) -> None:
         self.graph: StageGraph = compile_stages(self.topology)

@@ -17,8 +17,9 @@ from foretide.topology import Topology, flow
 def line(kind: str, path: Path | None = None, selectivity: float | None = 1.0) -> Topology:
     job = flow("line")
     stream = job.source("in", "trace", trace="pasps_dns")
-    operator = stream.operator("a", **({} if selectivity is None else {"selectivity": selectivity}))
-    operator.sink("out", kind, **({} if path is None else {"path": str(path)}))
+    declared: dict[str, Any] = {} if selectivity is None else {"selectivity": selectivity}
+    options: dict[str, Any] = {} if path is None else {"path": str(path)}
+    stream.operator("a", **declared).sink("out", kind, **options)
     return job.build()
 
 

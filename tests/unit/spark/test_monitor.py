@@ -70,6 +70,16 @@ class TestArrivals:
         # The batch under way has taken 120 of them; the others wait before the first operator.
         assert measured.queued.tolist() == [380.0, 0.0, 0.0]
 
+    def test_events_of_the_last_batch_period_are_no_queue(self, run: Any, time_: Ticker) -> None:
+        monitor = SparkMonitor(run, clock=time_.clock, period_s=2.0, ticks=lambda: time_.ticks)
+        found = []
+        for arrived, admitted in ((100, 0), (200, 0), (300, 200), (400, 200), (500, 200)):
+            moved(run, "in", arrived=arrived, admitted=admitted)
+            time_.pass_s(1.0)
+            found.append(monitor.collect()[0].queued[0])
+        # Two seconds before, 0, 0 (nothing is known of the time before), 100, 200 and 300 had come.
+        assert found == [100.0, 100.0, 0.0, 0.0, 100.0]
+
     def test_what_was_counted_once_does_not_count_again(self, run: Any, monitor: SparkMonitor, time_: Ticker) -> None:
         found = []
         for total in (100, 250, 250, 240, 300):

@@ -45,7 +45,7 @@ def test_values_become_plain() -> None:
     nested["self"] = nested
     text = to_json({"settings": StoreSettings(), "path": Path("a"), "flag": np.True_, "n": np.int64(3), "x": nested})
     found = from_json(text)
-    assert found["settings"]["flush_s"] == 1.0
+    assert found["settings"]["flush_s"] == 0.5
     assert (found["path"], found["flag"], found["n"]) == ("a", True, 3)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from foretide.errors import ConfigError
-from foretide.store import RuntimeConfig, RuntimeStore
+from foretide.store import Override, RuntimeConfig, RuntimeStore
 
 READER = """
 import sys
@@ -99,3 +99,48 @@ def test_a_reader_in_another_process_sees_whole_configurations_only(store: Runti
     assert reader.returncode == 0, errors
     versions = [int(line) for line in seen.split()]
     assert versions == sorted(set(versions)) and versions[-1] == 302
+
+
+def test_replicas_set_by_hand_win_until_they_end(store: RuntimeStore) -> None:
+    store.change(replicas={"a": 1, "b": 2})
+    config = store.override("b", Override(5, until_s=100.0, reason="load test"), now_s=40.0)
+    assert config.replicas == {"a": 1, "b": 2}
+    assert RuntimeStore(store.path).read().overrides == {"b": Override(5, 100.0, "load test")}
+    assert config.active(99.9) == {"a": 1, "b": 5}
+    assert config.active(100.0) == {"a": 1, "b": 2}
+    assert (store.overridden(99.9), store.overridden(100.0)) == ({"b": 5}, {})
+
+
+def test_setting_by_hand_drops_what_has_ended(store: RuntimeStore) -> None:
+    store.override("a", Override(5, until_s=100.0), now_s=0.0)
+    assert set(store.override("b", Override(5, until_s=300.0), now_s=200.0).overrides) == {"b"}
+    assert store.override("b", None, now_s=200.0).overrides == {}
+    assert store.override("b", None, now_s=200.0).overrides == {}
+
+
+def test_a_plan_does_not_undo_what_was_set_by_hand(store: RuntimeStore) -> None:
+    store.override("a", Override(5, until_s=100.0), now_s=0.0)
+    assert store.change(replicas={"a": 1}, paused=True).active(50.0) == {"a": 5}
+
+
+WRITER = """
+import sys
+from foretide.store import RuntimeStore
+
+store = RuntimeStore(sys.argv[1])
+for number in range(100):
+    store.change(replicas={f"{sys.argv[2]}{number}": number})
+"""
+
+
+def test_no_change_of_several_writers_is_lost(store: RuntimeStore) -> None:
+    store.change(paused=True)
+    writers = [
+        subprocess.Popen([sys.executable, "-c", WRITER, str(store.path), name], stderr=subprocess.PIPE)
+        for name in ("a", "b")
+    ]
+    for writer in writers:
+        _, errors = writer.communicate(timeout=60)
+        assert writer.returncode == 0, errors
+    config = store.read()
+    assert config.version == 201 and len(config.replicas) == 200

@@ -30,6 +30,7 @@ _LAYERS = ("interference1", "interference2", "worker1", "worker2")
 ARRAYS: tuple[str, ...] = (
     *(f"{layer}.{part}" for layer in _LAYERS for part in ("input", "recurrent", "bias")),
     *(f"{layer}.{part}" for layer in ("representation", "output") for part in ("weights", "bias")),
+    "memory.weights",
 )
 _RANGES = ("machine_low", "machine_span", "worker_low", "worker_span")
 
@@ -40,8 +41,8 @@ class IdrnnModel:
 
     Tier 1 sees the machine's features and those of all its workers, and sums them up in a few numbers between 0 and 1:
     how much they disturb one another. Tier 2 sees these and a worker's own targets, with the same weights for each
-    worker. Departures from [IDRNN]_: gates have biases; the output is linear and added to the last value, so that a
-    network that has learnt nothing says that nothing changes; one network predicts all three targets.
+    worker. Departures from [IDRNN]_: gates have biases; the output is linear, and has a linear memory of the worker's
+    own targets beside the gated units, with which training begins; one network predicts all three targets.
 
     Parameters
     ----------
@@ -102,7 +103,15 @@ class IdrnnModel:
         for worker in range(targets.shape[1]):
             own = np.concatenate((shared, targets[:, worker]), axis=1)
             last = self._recur("worker2", self._recur("worker1", own))[-1]
-            found[worker] = targets[-1, worker] + last @ arrays["output.weights"] + arrays["output.bias"]
+            found[worker] = last @ arrays["output.weights"] + arrays["output.bias"]
+        return found + self._remembered(targets)
+
+    def _remembered(self, targets: Floats32) -> Floats32:
+        """Return what the linear memory gives; a window that is not full is filled up with its first step."""
+        weights = self.arrays["memory.weights"]
+        missing = len(weights) - len(targets)
+        filled = np.concatenate((np.repeat(targets[:1], missing, axis=0), targets)) if missing > 0 else targets
+        found: Floats32 = np.einsum("tkj,tj->kj", filled[-len(weights) :], weights)
         return found
 
     def _recur(self, layer: str, inputs: Floats32) -> Floats32:
@@ -198,6 +207,8 @@ def _check_shapes(path: str | os.PathLike[str], weights: Mapping[str, npt.NDArra
         got = tuple(weights[f"{layer}.{part}"].shape for part in ("input", "recurrent", "bias"))
         if got != expected:
             raise _refused(path, f"weights of {layer} of shapes {expected}", f"{got}")
+    if weights["memory.weights"].shape[1:] != (len(TARGETS),):
+        raise _refused(path, f"a memory of {len(TARGETS)} targets", f"shape {weights['memory.weights'].shape}")
 
 
 def _refused(path: str | os.PathLike[str], expected: str, got: str) -> HealthModelError:

@@ -23,6 +23,9 @@ class IdrnnSettings(Settings):
     batch: int = Field(default=32, ge=1, description="Windows of one step of the optimiser.")
     learning_rate: float = Field(default=3e-3, gt=0, description="Of Adam, falling along half a cosine.")
     decay: float = Field(default=1e-3, ge=0, description="By what weights shrink at each step, times the rate.")
+    shrinkage: float = Field(
+        default=0.3, ge=0, description="Ridge penalty of the linear memory that training begins with."
+    )
     hidden_inputs: float = Field(
         default=0.3, ge=0, lt=1, description="Share of the first tier's inputs that training hides from it at random."
     )

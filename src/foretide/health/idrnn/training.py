@@ -100,8 +100,8 @@ def _train_seed(
     order = draw.permutation(len(windows))
     held = max(1, round(settings.validation_share * len(windows)))
     later, train = windows.take(order[:held]), windows.take(order[held:])
-    width, targets = windows.inputs.shape[2], windows.ahead.shape[2]
-    network = IdrnnNetwork.random(settings, width, targets, draw)
+    memory = linear_memory(train.targets, train.ahead, settings.shrinkage)
+    network = IdrnnNetwork.random(settings, windows.inputs.shape[2], memory, draw)
     state = _ADAM.init(network)
     best, best_error, best_epoch = network, _error(network, later), 0
     for epoch in range(1, settings.epochs + 1):
@@ -116,6 +116,28 @@ def _train_seed(
         elif epoch - best_epoch >= settings.patience:
             break
     return best, best_error
+
+
+def linear_memory(targets: Floats32, ahead: Floats32, shrinkage: float) -> tuple[Floats32, Floats32]:
+    """Return weights over steps and targets, and constants, with which targets follow from their own past.
+
+    Ridge regression, the same for all workers; `targets` is over windows, steps, workers and targets.
+
+    >>> past = np.random.default_rng(1).random((50, 3, 2, 1)).astype(np.float32)
+    >>> weights, constant = linear_memory(past, 0.5 * past[:, -1] + 0.25, 1e-6)
+    >>> weights.round(3).ravel().tolist(), constant.round(3).tolist()
+    ([0.0, 0.0, 0.5], [0.25])
+    """
+    steps, kinds = targets.shape[1], targets.shape[3]
+    weights, constant = np.zeros((steps, kinds), np.float32), np.zeros(kinds, np.float32)
+    for kind in range(kinds):
+        past = targets[..., kind].transpose(0, 2, 1).reshape(-1, steps).astype(np.float64)
+        after = ahead[..., kind].reshape(-1).astype(np.float64)
+        centre, middle = past.mean(axis=0), after.mean()
+        square = (past - centre).T @ (past - centre) + shrinkage * np.eye(steps)
+        found = np.linalg.solve(square, (past - centre).T @ (after - middle))
+        weights[:, kind], constant[kind] = found, middle - centre @ found
+    return weights, constant
 
 
 def _rate(settings: IdrnnSettings, done: float) -> np.float32:

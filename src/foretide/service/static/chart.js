@@ -2,7 +2,7 @@
 
 import { clock, make, replace } from "./format.js";
 
-const LEFT = 52, RIGHT = 10, TOP = 8, BOTTOM = 22;
+const LEFT = 56, RIGHT = 10, TOP = 8, BOTTOM = 22;
 
 export class Chart {
   // format: value to text. log: whether the axis of values is logarithmic.
@@ -35,7 +35,8 @@ export class Chart {
   explain() {
     const shown = this.lines.filter((line) => !line.quiet);
     const entries = shown.map((line) => {
-      const key = make("span", { class: "key" });
+      const key = make("span", { class: line.dash ? "key dash" : "key" });
+      key.style.setProperty("--c", `var(${line.color})`);
       key.style.background = `var(${line.color})`;
       const last = lastKnown(line.values);
       return make("span", {}, key, `${line.label} `, make("b", {}, last === null ? "–" : this.format(last)));
@@ -91,7 +92,7 @@ export class Chart {
     if (low > high) [low, high] = this.log ? [0.001, 1] : [0, 1];
     this.ticks = this.log ? powers(low, high) : steps(high);
     this.bottom = this.log ? this.ticks[0] : 0;
-    this.top = Math.max(this.log ? high * 1.3 : high * 1.06, this.ticks.at(-1), this.bottom + 1e-9);
+    this.top = Math.max(this.log ? high * 1.3 : high * 1.06, this.log ? 0 : this.ticks.at(-1), this.bottom * 10 || 1e-9);
     const span = Math.max(to - from, 1e-9);
     this.x = (instant) => LEFT + (width - LEFT - RIGHT) * (instant - from) / span;
     this.instant = (x) => from + span * (x - LEFT) / (width - LEFT - RIGHT);
@@ -109,7 +110,7 @@ export class Chart {
     pen.textBaseline = "middle";
     for (const tick of this.ticks) {
       const y = Math.round(this.y(tick)) + 0.5;
-      if (y < TOP - 1) continue;
+      if (y < TOP - 1 || tick > this.top) continue;
       pen.beginPath();
       pen.moveTo(LEFT, y);
       pen.lineTo(width - RIGHT, y);

@@ -17,14 +17,13 @@ export class Dag {
     this.layout = topology.layout;
     this.operators.clear();
     this.sources.clear();
-    const svg = draw("svg", { viewBox: `0 0 ${topology.width} ${topology.height}`, width: topology.width, height: topology.height, role: "group", "aria-label": `Topology ${topology.name}` });
+    const svg = draw("svg", { viewBox: `0 0 ${topology.width} ${topology.height}`, role: "group", "aria-label": `Topology ${topology.name}` });
     svg.append(draw("defs", {}, draw("marker", { id: "arrow", viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 9, markerHeight: 9, markerUnits: "userSpaceOnUse", orient: "auto" }, draw("path", { d: "M0,.6 L8,4 L0,7.4 z", class: "head" }))));
     this.edges = topology.edges.map((edge) => this.edge(svg, edge));
     for (const node of topology.nodes) svg.append(node.kind === "operator" ? this.operator(node) : this.end(node));
-    for (const { text } of this.edges) svg.append(text);
+    for (const { text, name } of this.edges) svg.append(name, text);
     // A small topology is not blown up; a large one keeps letters that can be read, and scrolls.
-    svg.style.maxWidth = `${topology.width * 1.25}px`;
-    svg.style.minWidth = `${Math.min(topology.width * 0.72, 2600)}px`;
+    svg.style.setProperty("--natural", `${topology.width}px`);
     replace(this.root, svg);
   }
 
@@ -33,15 +32,17 @@ export class Dag {
     path.append(draw("title", {}, `${edge.start} → ${edge.end}, ${edge.grouping}, ${edge.transport}`));
     svg.append(path);
     const [[x, y], [toX, toY]] = edge.points;
-    const text = draw("text", { x: (x + toX) / 2 - 3, y: (y + toY) / 2 - 6, class: "rate" });
+    const middle = (x + toX) / 2 - 3, height = (y + toY) / 2;
+    const text = draw("text", { x: middle, y: edge.label ? height + 15 : height - 7, class: "rate" });
+    const name = draw("text", { x: middle, y: height - 7, class: "rate" }, short(edge.label, 13));
     const place = this.layout.edges.findIndex(([start, output, end]) => start === edge.start && output === edge.output && end === edge.end);
-    return { path, text, place, edge };
+    return { path, text, name, place };
   }
 
   end(node) {
     const group = draw("g", { class: node.kind, transform: `translate(${node.x},${node.y})` });
     group.append(draw("rect", { class: "box", width: node.width, height: node.height, rx: node.kind === "source" ? 27 : 6 }));
-    group.append(draw("text", { x: node.width / 2, y: 23, class: "name", "text-anchor": "middle" }, short(node.id, 20)));
+    group.append(draw("text", { x: node.width / 2, y: 23, class: "name", "text-anchor": "middle" }, short(node.id, 17)));
     const figure = draw("text", { x: node.width / 2, y: 41, class: "faint", "text-anchor": "middle" }, node.connector || (node.kind === "sink" ? "sink" : ""));
     group.append(figure);
     if (node.kind === "source") this.sources.set(node.id, figure);
@@ -55,7 +56,7 @@ export class Dag {
       node,
       group,
       replicas: draw("text", { x: 12, y: 40 }),
-      pips: draw("g", { transform: "translate(76,31)" }),
+      pips: draw("g", { transform: "translate(62,31)" }),
       hand: draw("text", { x: node.width - 11, y: 21, class: "hand" }),
       fill: draw("rect", { class: "fill calm", x: 12, y: 52, width: 0, height: 7, rx: 3.5 }),
       busy: draw("text", { x: node.width - 11, y: 60, class: "faint", "text-anchor": "end" }),
@@ -64,7 +65,7 @@ export class Dag {
     };
     figures.wide = node.width - 62;
     group.append(draw("rect", { class: "box", width: node.width, height: node.height, rx: 10 }), draw("title", {}, node.id));
-    group.append(draw("text", { x: 12, y: 21, class: "name" }, short(node.id, 18)), figures.hand, figures.replicas, figures.pips);
+    group.append(draw("text", { x: 12, y: 21, class: "name" }, short(node.id, 15)), figures.hand, figures.replicas, figures.pips);
     group.append(draw("rect", { class: "track", x: 12, y: 52, width: figures.wide, height: 7, rx: 3.5 }), figures.fill, figures.busy, figures.work, figures.wait);
     this.operators.set(node.id, figures);
     return group;
@@ -80,10 +81,9 @@ export class Dag {
       const text = this.sources.get(id);
       if (text) text.textContent = `${number(row.arrived_per_s[place])}/s`;
     });
-    for (const { path, text, place, edge } of this.edges) {
+    for (const { path, text, place } of this.edges) {
       const rate = place < 0 ? null : row.passed_per_s[place];
-      const label = edge.label ? `${edge.label} ` : "";
-      text.textContent = rate === null ? label : `${label}${number(rate)}/s`;
+      text.textContent = rate === null ? "" : `${number(rate)}/s`;
       path.setAttribute("stroke-width", rate === null ? 1.6 : Math.min(6, 1.2 + Math.log10(1 + rate)).toFixed(2));
     }
   }
@@ -103,7 +103,7 @@ export class Dag {
   pips(figures, active, pool) {
     figures.active = active;
     const shown = Math.min(pool, PIPS), on = pool <= PIPS ? active : Math.max(1, Math.round(active * PIPS / pool));
-    const each = Math.min(11, 84 / shown), size = each - 2.5;
+    const each = Math.min(9.8, 79 / shown), size = each - 2.5;
     replace(figures.pips, ...Array.from({ length: shown }, (_, place) => draw("rect", { class: `pip${place < on ? " on" : ""}`, x: (place * each).toFixed(1), y: (11 - size) / 2, width: size.toFixed(1), height: size.toFixed(1), rx: 2 })));
   }
 

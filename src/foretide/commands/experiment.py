@@ -1,0 +1,81 @@
+"""``foretide experiment``: the paper's evidence on worker health, made anew on Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from foretide.commands.group import write_file
+
+if TYPE_CHECKING:
+    from foretide.experiments.spark_report import SparkReport
+
+__all__ = ["app"]
+
+app = typer.Typer(no_args_is_help=True, help="Experiments on Spark: split ratios, and going around a slow worker.")
+
+_Out = Annotated[Path, typer.Option(help="Where to write page, figure and numbers.", metavar="DIR")]
+_OUT = Path("out/experiments")
+
+
+@app.command()
+def split(
+    out: _Out = _OUT,
+    phase: Annotated[float, typer.Option(min=3.0, help="Seconds of each ratio.")] = 15.0,
+    rate: Annotated[float, typer.Option(min=10.0, help="Events per second.")] = 3_000.0,
+    master: Annotated[str, typer.Option(help="Where to run.")] = "local[2]",
+) -> None:
+    """Change the split ratio of a running stream: 1:1:1, 7:3:2, one replica bypassed.
+
+    Every batch reports what each replica got; shares are to be within 2 points of the ratio from the next batch on.
+
+    [bold]Example:[/] foretide experiment split --out out/experiments
+    """
+    from foretide.experiments.split import SplitOptions, report_split, run_split
+
+    options = SplitOptions(phase_s=phase, rate=rate, master=master)
+    _finish(report_split(run_split(options, tell=_tell)), out)
+
+
+@app.command()
+def bypass(
+    out: _Out = _OUT,
+    before: Annotated[float, typer.Option(min=10.0, help="Seconds before the worker is throttled.")] = 60.0,
+    throttled: Annotated[float, typer.Option(min=5.0, help="Seconds for which it is.")] = 60.0,
+    rate: Annotated[float, typer.Option(min=10.0, help="Events per second.")] = 120.0,
+    master: Annotated[
+        str, typer.Option(help="A cluster of several executors on this machine.")
+    ] = "local-cluster[3,1,1024]",
+) -> None:
+    """Throttle one of three executors to a tenth of its speed, and go around it.
+
+    The run is made twice, with and without worker health: the mean event time after detection is to be at most 1.2
+    times that before, at least 5 times without, and no event is to fail.
+
+    [bold]Example:[/] foretide experiment bypass --out out/experiments
+    """
+    from foretide.experiments.bypass import BypassOptions, report_bypass, run_bypass
+
+    warm_up = min(30.0, before / 2)
+    options = BypassOptions(before_s=before, throttled_s=throttled, warm_up_s=warm_up, rate=rate, master=master)
+    _tell("with worker health")
+    with_bypass = run_bypass(options, tell=_tell)
+    _tell("without")
+    without = run_bypass(options, bypassing=False, tell=_tell)
+    _finish(report_bypass(with_bypass, without, options), out)
+
+
+def _tell(text: str) -> None:
+    typer.echo(text, err=True)
+
+
+def _finish(report: SparkReport, out: Path) -> None:
+    typer.echo(report.table())
+    for check in report.checks:
+        typer.echo(str(check))
+    for name, content in report.files().items():
+        write_file(out / name, content, "--out")
+    if not report.reached:
+        raise typer.Exit(1)

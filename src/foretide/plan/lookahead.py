@@ -1,0 +1,189 @@
+"""What a plan would cost: the fluid model rolled forward over everything that may arrive."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from foretide._numba import njit
+from foretide.records import Floats
+from foretide.topology import FlowGraph
+
+__all__ = ["Lookahead", "Prices", "Scenarios"]
+
+# Pieces that an interval is cut into: queues grow and drain within one.
+_PIECES = 6
+# What stands for the speed of an operator whose execution time is not known: nothing ever waits there.
+_ANY_SPEED = 1e18
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Scenarios:
+    """Everything that may arrive, as rows.
+
+    Parameters
+    ----------
+    before : array over scenarios and sources
+        Events per second from now until the plan is active.
+    during : array over scenarios and sources
+        Events per second in the interval that is planned.
+    weight : array over scenarios
+        How likely each is; they sum to 1.
+    """
+
+    before: Floats
+    during: Floats
+    weight: Floats
+
+    @property
+    def mean(self) -> Floats:
+        """The events per second expected of each source in the interval that is planned."""
+        expected: Floats = self.weight @ self.during
+        return expected
+
+    @property
+    def mean_before(self) -> Floats:
+        """The events per second expected of each source until then."""
+        expected: Floats = self.weight @ self.before
+        return expected
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prices:
+    """What waiting costs, in units of an event's own work.
+
+    Parameters
+    ----------
+    patience_s : float
+        The wait that costs an event as much as its work; the cost grows with the square of the wait.
+    lateness : float
+        What it costs, beside that, that an event finds a queue at all.
+    """
+
+    patience_s: float
+    lateness: float
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Lookahead:
+    r"""Rolls a topology forward from now, and prices what happens.
+
+    In replica-seconds, the cost of replicas r over an interval td is
+
+    .. math:: J(r) = td\sum_i r_i + W\,E\Big[\int \frac{Q^2}{\lambda P^2} + a\lambda\,[Q > 0]\,dt + V(Q_{end})\Big]
+
+    with Q the events queued anywhere, counted as events of the input; W the work of one of them; P the patience; a
+    the price of lateness. What is left over at the end is drained at the rate x that is cheapest, after the activation
+    delay A in which nobody can help it: :math:`V(Q) = x\,td + Q^3/(3\lambda P^2 x) + A Q^2/(\lambda P^2)`, with x the
+    greater of :math:`\sqrt{Q^3/(3\lambda P^2 td)}` and :math:`Q/td`.
+
+    Parameters
+    ----------
+    flow : FlowGraph
+        The edges.
+    share : array over edges
+        Events passed on per event finished at the edge's start.
+    execution_s : array over operators
+        The time that a replica takes for an event; NaN where that is not known.
+    parts : array over operators
+        The part of the input that reaches each operator (θ).
+    queued : array over operators
+        Events queued now.
+    running : array over operators
+        Replicas that are active until the plan is.
+    activation_s, interval_s : float
+        Seconds until the plan is active, and for how long it will be.
+    """
+
+    flow: FlowGraph
+    share: Floats
+    execution_s: Floats
+    parts: Floats
+    queued: Floats
+    running: Floats
+    activation_s: float
+    interval_s: float
+
+    @property
+    def work_s(self) -> float:
+        """The time that all replicas together spend on one event of the input (W)."""
+        return float(np.nansum(self.parts * self.execution_s))
+
+    def queued_then(self, rates: Floats) -> Floats:
+        """Return what is queued when the plan gets active, at these events per second by source."""
+        speed, queue = self._speed(), self.queued.copy()
+        if self.activation_s > 0:
+            step_s = self.activation_s / _PIECES
+            for _ in range(_PIECES):
+                _flow_on(queue, rates, self.running * speed, step_s, self.flow.starts, self.flow.ends, self.share)
+        return queue
+
+    def costs(self, candidates: Floats, scenarios: Scenarios, prices: Prices) -> Floats:
+        """Return J for each row of `candidates`, which hold replicas by operator."""
+        rate = max(float(scenarios.mean.sum()), 1e-9)
+        queues = np.stack([self.queued_then(rates) for rates in scenarios.before])
+        waiting: Floats = _waiting(
+            np.ascontiguousarray(candidates) * self._speed(),
+            queues,
+            scenarios.during,
+            scenarios.weight,
+            (self.flow.starts, self.flow.ends, self.share, 1.0 / np.maximum(self.parts, 1.0)),
+            (self.interval_s, self.activation_s, rate * prices.patience_s**2, prices.lateness),
+        )
+        return self.interval_s * candidates.sum(axis=1) + self.work_s * waiting
+
+    def _speed(self) -> Floats:
+        """Return the events per second that a replica of each operator finishes."""
+        known = self.execution_s > 0
+        return np.divide(1.0, self.execution_s, out=np.full(self.execution_s.size, _ANY_SPEED), where=known)
+
+
+@njit
+def _flow_on(queue, rates, capacity, step_s, starts, ends, share):  # type: ignore[no-untyped-def]
+    """Let a step pass: change `queue` in place, events per second arriving at sources, capacity by operator."""
+    sources = rates.size
+    work = np.empty(sources + queue.size)
+    for source in range(sources):
+        work[source] = rates[source] * step_s
+    for operator in range(queue.size):
+        work[sources + operator] = queue[operator]
+    # Edges are ordered by where they start, so all that a node receives has come before it passes anything on.
+    for edge in range(starts.size):
+        start = starts[edge]
+        events = work[start]
+        if start >= sources:
+            events = min(events, capacity[start - sources] * step_s)
+        work[ends[edge]] += events * share[edge]
+    for operator in range(queue.size):
+        here = work[sources + operator]
+        queue[operator] = here - min(here, capacity[operator] * step_s)
+
+
+@njit
+def _waiting(capacities, queues, during, weight, graph, terms):  # type: ignore[no-untyped-def]
+    """Return what waiting costs for each row of capacities, in events' own work."""
+    starts, ends, share, roots = graph
+    interval_s, activation_s, scale, lateness = terms
+    step_s = interval_s / _PIECES
+    found = np.zeros(len(capacities))
+    for row in range(len(capacities)):
+        for case in range(len(during)):
+            queue = queues[case].copy()
+            rate = during[case].sum()
+            cost, before = 0.0, (queue * roots).sum()
+            for _ in range(_PIECES):
+                _flow_on(queue, during[case], capacities[row], step_s, starts, ends, share)
+                after = (queue * roots).sum()
+                middle = (before + after) / 2
+                cost += middle * middle * step_s / scale
+                # A millionth of an event is rounding, not a queue.
+                if after > 1e-6:
+                    cost += lateness * rate * step_s
+                before = after
+            if before > 1e-6:
+                cube = before**3 / (3 * scale)
+                drain = max(np.sqrt(cube / interval_s), before / interval_s)
+                cost += drain * interval_s + cube / drain + activation_s * before * before / scale
+            found[row] += weight[case] * cost
+    return found
