@@ -18,6 +18,7 @@ from foretide.plan.base import Planner
 from foretide.plan.cost import Costs
 from foretide.plan.guards import GuardSettings
 from foretide.plan.registry import PLANNERS
+from foretide.service.settings import ServiceSettings
 from foretide.sim.settings import Failure, Keys, MicroBatch, Restart, SimulationSettings, Workers
 from foretide.sim.stress import Stress
 from foretide.store.settings import StoreSettings
@@ -31,6 +32,7 @@ SETTINGS: tuple[type[BaseModel], ...] = (
     GuardSettings,
     Costs,
     StoreSettings,
+    ServiceSettings,
     SimulationSettings,
     Keys,
     Workers,

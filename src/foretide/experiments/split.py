@@ -108,7 +108,7 @@ def declare(trace: str) -> Topology:
 def run_split(options: SplitOptions | None = None, *, tell: Callable[[str], None] = lambda text: None) -> SplitRun:
     """Run the stream on Spark, and change its ratio phase by phase."""
     from foretide.spark import create_session, start
-    from foretide.spark.health import SplitBypass
+    from foretide.spark.bypassing import SplitBypass
 
     options = options or SplitOptions()
     spark = create_session(options.master, "split", preload=("foretide.apps.continuous_queries",))

@@ -139,11 +139,11 @@ def difference_quantiles(values: Floats, levels: Floats, horizon: int) -> Floats
     longest = min(values.size // 2, horizon)
     if longest < 1:
         return np.zeros((levels.size, horizon))
-    changes = np.full((longest, values.size - 1), np.nan)
-    for lead in range(1, longest + 1):
-        change = values[lead:] - values[:-lead]
-        changes[lead - 1, : change.size] = change - change.mean() if change.size > 1 else change
-    quantiles = row_quantiles(changes, values.size - np.arange(1, longest + 1), levels)
+    start, lead = np.arange(values.size - 1), np.arange(1, longest + 1)[:, None]
+    held, inside = values.size - lead, start + lead < values.size
+    changes = np.where(inside, values[np.minimum(start + lead, values.size - 1)] - values[start], 0.0)
+    mean = np.where(held > 1, changes.sum(axis=1, keepdims=True) / held, 0.0)
+    quantiles = row_quantiles(np.where(inside, changes - mean, np.nan), held[:, 0], levels)
     further = np.sqrt(np.maximum(np.arange(1, horizon + 1) / longest, 1.0))
     spread: Floats = quantiles[:, np.minimum(np.arange(horizon), longest - 1)] * further
     return spread

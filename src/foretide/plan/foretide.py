@@ -54,7 +54,7 @@ class Foretide(Planner):
     It keeps what it learns; a clock that jumps back starts it anew.
 
     >>> Foretide(patience=1.0).persistence
-    0.6
+    0.72
     """
 
     name: ClassVar[str] = "foretide"
@@ -63,25 +63,28 @@ class Foretide(Planner):
     needs_forecast: ClassVar[bool] = True
 
     patience: float = Field(
-        default=0.7,
+        default=0.78,
         gt=0,
         le=100,
         description="Wait that is worth an event's own work, in units of the loop's reaction time td/2 + activation.",
     )
     lateness: float = Field(
-        default=0.35,
+        default=0.45,
         ge=0,
         le=100,
         description="What it is worth that an event finds no queue, in its own work, where plans are active at once.",
     )
     persistence: float = Field(
-        default=0.6, ge=0, le=1, description="How likely the last rate is taken to go on, beside the forecast."
+        default=0.72,
+        ge=0,
+        le=1,
+        description="How likely the last rate is taken to go on for an interval, whatever the forecast says.",
     )
     margin: float = Field(
-        default=0.1, ge=0, le=1, description="Part by which events may be heavier than measured, until proven."
+        default=0.106, ge=0, le=1, description="Part by which events may be heavier than measured, until proven."
     )
     backlog_s: float = Field(
-        default=0.25, gt=0, description="Seconds of input that wait before an operator that has no pause."
+        default=0.1, gt=0, description="Seconds of input that wait before an operator that has no pause."
     )
     memory_s: float = Field(default=1200.0, gt=0, description="Seconds for which such an interval is remembered.")
     activation_s: float | None = Field(
@@ -112,8 +115,9 @@ class Foretide(Planner):
         delay_s = insight.activation_s if self.activation_s is None else self.activation_s
         spans_s = (delay_s, window.duration_s)
         last = window.arrived / window.duration_s
-        found = scenarios(_forecasts(situation), last, insight.level, spans_s, self.persistence)
-        heavier = insight.overhead * (1.0 + self.margin / (1 + insight.witnesses))
+        goes_on = self._goes_on(situation, delay_s)
+        found = scenarios(_forecasts(situation), last, insight.level, spans_s, goes_on)
+        heavier = insight.overhead * (1.0 + self._margin(insight))
         model = Lookahead(
             flow=flow,
             share=window.share,
@@ -133,6 +137,14 @@ class Foretide(Planner):
         return _Outlook(
             insight=insight, scenarios=found, model=model, prices=prices, queued=queued, load=fresh + queued
         )
+
+    def _goes_on(self, situation: Situation, delay_s: float) -> float:
+        """Return how likely the last rate goes on up to the end of the interval that is planned."""
+        return float(self.persistence ** (1.0 + delay_s / situation.window.duration_s))
+
+    def _margin(self, insight: Insight) -> float:
+        """Return the part by which events may be heavier than is known: it fades with every proof."""
+        return self.margin / (1 + insight.witnesses) ** 2
 
     def _learn(self, situation: Situation) -> Insight:
         if self._evidence is None:
@@ -173,7 +185,7 @@ class Foretide(Planner):
     ) -> tuple[Term, ...]:
         insight, model, prices, window = outlook.insight, outlook.model, outlook.prices, situation.window
         low, high = np.sort(outlook.scenarios.during.sum(axis=1))[[0, -1]]
-        margin = self.margin / (1 + insight.witnesses)
+        goes_on = self._goes_on(situation, model.activation_s)
         proven = f"1/U with queues at both ends; {insight.witnesses} such intervals"
         return (
             Term("A", "time until the plan is active", "learnt from replicas seen", model.activation_s, "s"),
@@ -181,7 +193,7 @@ class Foretide(Planner):
             Term(
                 "λ̂",
                 "input expected while it is active",
-                f"{1 - self.persistence:g}·forecast + {self.persistence:g}·λ",
+                f"{1 - goes_on:.2f}·forecast + {goes_on:.2f}·λ",
                 float(outlook.scenarios.mean.sum()),
                 "/s",
             ),
@@ -199,7 +211,9 @@ class Foretide(Planner):
                 "et", "execution time of one event", "measured: busy time / events processed", window.execution_s, "s"
             ),
             Term("κ", "time per event over what is measured", proven, insight.overhead),
-            Term("et*", "execution time reckoned with", f"et·κ·(1 + {margin:.3g})", model.execution_s, "s"),
+            Term(
+                "et*", "execution time reckoned with", f"et·κ·(1 + {self._margin(insight):.3g})", model.execution_s, "s"
+            ),
             Term("P", "wait worth an event's own work", f"{self.patience:g}·(td/2 + A)", prices.patience_s, "s"),
             Term(
                 "a", "worth of finding no queue, in own work", f"{self.lateness:g}·(td/2)/(td/2 + A)", prices.lateness

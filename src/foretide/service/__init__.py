@@ -1,7 +1,27 @@
-"""The service: forecasts and runs over HTTP, live data, Prometheus, and the dashboard."""
+"""The service: forecasts and runs over HTTP, live data, Prometheus, and the dashboard.
 
-from foretide.service.app import create_app
-from foretide.service.server import BackgroundService
-from foretide.service.settings import TOKEN_VARIABLE, ServiceSettings
+Each name is imported when it is first used: settings can be read where the extra ``service`` is not installed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from foretide._lazy import lazy_names
+
+if TYPE_CHECKING:
+    from foretide.service.app import create_app
+    from foretide.service.server import BackgroundService
+    from foretide.service.settings import TOKEN_VARIABLE, ServiceSettings
 
 __all__ = ["TOKEN_VARIABLE", "BackgroundService", "ServiceSettings", "create_app"]
+
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "TOKEN_VARIABLE": "foretide.service.settings",
+        "BackgroundService": "foretide.service.server",
+        "ServiceSettings": "foretide.service.settings",
+        "create_app": "foretide.service.app",
+    },
+)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hmac
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from urllib.parse import urlsplit
 
 from foretide.service.problems import Problem
@@ -83,6 +84,7 @@ class Gate:
             raise Problem(401, "token-wrong", detail, headers=challenge)
 
 
+@lru_cache(256)
 def _name(host: str) -> str:
     """Return the name in a Host header, without its port.
 

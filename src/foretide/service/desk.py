@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from foretide.errors import ConfigError, ForecastError, NotReadyError
 from foretide.forecast import Forecaster, Series, all_forecasters, make_forecaster
 from foretide.records import Forecast
+from foretide.service.crew import Crew
 from foretide.service.problems import Problem
 from foretide.service.settings import ServiceSettings
 
@@ -54,10 +55,9 @@ class ForecastDesk:
 
     def __init__(self, settings: ServiceSettings) -> None:
         self._deadline_s, self._most = settings.forecast_deadline_s, settings.forecast_queue
-        self._pools = {
-            cost: ThreadPoolExecutor(settings.forecast_threads, f"foretide-{cost}") for cost in ("cheap", "dear")
+        self._crews: dict[str, Crew[Forecast]] = {
+            cost: Crew(settings.forecast_threads, f"foretide-{cost}") for cost in ("cheap", "dear")
         }
-        self._waiting = dict.fromkeys(self._pools, 0)
 
     async def ask(self, model: str, question: Question) -> Forecast:
         """Return the forecast of a model.
@@ -69,35 +69,23 @@ class ForecastDesk:
             too many wait, 504 after the deadline.
         """
         forecaster = _forecaster(model)
-        cost = forecaster.cost
-        if self._waiting[cost] >= self._most:
+        crew = self._crews[forecaster.cost]
+        if crew.busy >= self._most:
             detail = f"{self._most} forecasts wait already; try again in a second"
             raise Problem(503, "too-busy", detail, headers={"Retry-After": "1"})
-        self._waiting[cost] += 1
-        future = asyncio.get_running_loop().run_in_executor(self._pools[cost], _answer, forecaster, question)
-        future.add_done_callback(lambda _: self._done(cost))
         try:
-            return await asyncio.wait_for(asyncio.shield(future), self._deadline_s)
+            async with asyncio.timeout(self._deadline_s):
+                return await crew.submit(partial(_answer, forecaster, question))
         except TimeoutError as error:
-            future.add_done_callback(_forget)
             detail = f"{model!r} took longer than {self._deadline_s:g} s; ask from fewer samples, or a cheaper model"
             raise Problem(504, "too-slow", detail) from error
         except (NotReadyError, ForecastError, ConfigError) as error:
             raise Problem(422, "no-forecast", str(error)) from error
 
     def close(self) -> None:
-        """Let the threads end; what waits is given up."""
-        for pool in self._pools.values():
-            pool.shutdown(wait=False, cancel_futures=True)
-
-    def _done(self, cost: str) -> None:
-        self._waiting[cost] -= 1
-
-
-def _forget(future: asyncio.Future[Forecast]) -> None:
-    """Take note of how a forecast ended that nobody waits for any more."""
-    if not future.cancelled():
-        future.exception()
+        """Let the threads end after what they are at."""
+        for crew in self._crews.values():
+            crew.close()
 
 
 def _forecaster(name: str) -> Forecaster:

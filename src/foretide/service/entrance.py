@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from foretide.service.access import Gate
@@ -18,11 +17,11 @@ __all__ = ["Entrance"]
 
 # Nothing from elsewhere is loaded, run, or allowed to frame the page.
 _POLICY = "default-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
-_SECURITY = {
-    "Content-Security-Policy": _POLICY,
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-}
+_SECURITY = [
+    (b"content-security-policy", _POLICY.encode()),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+]
 
 
 class Entrance:
@@ -51,7 +50,7 @@ class Entrance:
             return
         answer = _Answer(scope, send, self._metrics)
         try:
-            headers = Headers(scope=scope)
+            headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
             self._rate.check(_client(scope))
             self._gate.check(scope["method"], scope["path"], headers)
             length = headers.get("content-length", "")
@@ -79,10 +78,7 @@ class _Answer:
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
-            headers = MutableHeaders(scope=message)
-            # The page that documents the API brings scripts of its own.
-            for name, value in _SECURITY.items():
-                headers.setdefault(name, value)
+            message["headers"] = [*message.get("headers", ()), *_SECURITY]
             route: Any = self._scope.get("route")
             path = getattr(route, "path", "other")
             self._metrics.answered(self._scope["method"], path, message["status"], time.perf_counter() - self._began)

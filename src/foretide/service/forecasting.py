@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Request
 from pydantic import BaseModel, ConfigDict, Field
+from pydantic_core import to_json
 from starlette.responses import Response
 
 from foretide.forecast import LEVELS, all_forecasters
@@ -121,8 +121,8 @@ async def forecast(request: Request, model: ModelName, asked: ForecastRequest) -
         "quantiles": {str(level): values.tolist() for level, values in made.quantiles.items()},
         "cost_ms": round(made.cost_ms, 3),
     }
-    # Forecasts are finite: the plain encoder is enough, and the quickest.
-    return Response(json.dumps(body), media_type="application/json")
+    # Forecasts are finite: the quickest encoder is enough.
+    return Response(to_json(body), media_type="application/json")
 
 
 def _check(asked: ForecastRequest, max_samples: int, max_horizon: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily
@@ -53,11 +54,17 @@ class ServiceMetrics:
             registry=self._registry,
         )
         self._registry.register(RunCollector(store, now))
+        # Looking a metric up by its labels takes longer than counting.
+        self._of = lru_cache(1024)(self._labelled)
 
     def answered(self, method: str, path: str, status: int, seconds: float) -> None:
         """Count an answer."""
-        self._requests.labels(method if method in _METHODS else "other", path, str(status)).inc()
-        self._duration.labels(path).observe(seconds)
+        counter, duration = self._of(method if method in _METHODS else "other", path, status)
+        counter.inc()
+        duration.observe(seconds)
+
+    def _labelled(self, method: str, path: str, status: int) -> tuple[Counter, Histogram]:
+        return self._requests.labels(method, path, str(status)), self._duration.labels(path)
 
     def forecast(self, model: str, seconds: float) -> None:
         """Count a forecast."""

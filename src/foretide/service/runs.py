@@ -221,7 +221,7 @@ def show_features(request: Request, run: RunName) -> Response:
 
 @router.get("/{run}/score", summary="Score a run", response_model=schemas.Score, responses=_FOUND)
 def show_score(request: Request, run: RunName) -> Response:
-    """Return the metrics of SPEC P8 so far, savings against the most replicas that there were."""
+    """Return the metrics of SPEC P8 so far, savings against the whole pool of replicas."""
     state = state_of(request)
     return json_answer(run_score(state.run(run), state.settings.max_rows))
 

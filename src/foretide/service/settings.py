@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+from functools import lru_cache
 
 from pydantic import Field, model_validator
 
@@ -59,6 +60,7 @@ class ServiceSettings(Settings):
         return self
 
 
+@lru_cache(256)
 def is_loopback(host: str) -> bool:
     """Tell whether an address leads to this machine alone.
 

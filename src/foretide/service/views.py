@@ -245,7 +245,7 @@ def feature_entry(sample: FeatureSample) -> dict[str, Any]:
 
 
 def run_score(run: RecordedRun, most: int) -> dict[str, Any]:
-    """Return the metrics of SPEC P8 of a run so far, savings against the most replicas there were."""
+    """Return the metrics of SPEC P8 of a run so far, savings against the whole pool of replicas."""
     measurements = run.measurements(last=most)
     topology = topology_of(run.info)
     td_s = run.info.td_s or 30.0
@@ -262,8 +262,8 @@ def run_score(run: RecordedRun, most: int) -> dict[str, Any]:
     }
     try:
         decisions = [recalled(one) for one in run.decisions(last=most)]
-        over = float(max([*replicas, 1]))
-        body |= asdict(score_run(topology, measurements, decisions, latency, overestimated=over, td_s=td_s))
+        pool = float(body["pool"])
+        body |= asdict(score_run(topology, measurements, decisions, latency, overestimated=pool, td_s=td_s))
     except MetricsError:
         pass  # nothing was measured yet
     return {name: rounded(value) for name, value in body.items()}

@@ -1,14 +1,9 @@
-"""Watching the workers of a running topology, and going around those that misbehave (SPEC I6).
-
-Two ways around: an executor is decommissioned, so that Spark schedules nothing there, and another one asked for; or,
-where replicas stand for workers, the split ratio of a dynamic grouping gives one of them nothing.
-"""
+"""Watching the workers of a running topology, and going around those that misbehave (SPEC I6)."""
 
 from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -16,21 +11,20 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from foretide.clock import Clock, SystemClock
-from foretide.errors import ActuatorError
 from foretide.events import EventLog, EventSink, FanOut
 from foretide.health.features import WORKER_NAMES
 from foretide.health.manager import HealthManager, HealthSettings, Look, WorkerActuator, WorkerSignals
 from foretide.health.predictor import HealthPredictor
 from foretide.health.readings import STREAM, stream_features
 from foretide.health.trainer import HealthTrainer
-from foretide.spark.actuator import Changeable
-from foretide.spark.executors import Scheduler, open_scheduler
+from foretide.spark.bypassing import ExecutorBypass, Replacement
+from foretide.spark.executors import open_scheduler
 from foretide.spark.running_tasks import RunningTasks
 from foretide.spark.statistics import BatchStatistics
 from foretide.spark.workers import FeatureLog, WorkerStatistics
 from foretide.store import FeatureSample
 
-__all__ = ["ExecutorBypass", "FeatureRecorder", "HealthWatch", "SplitBypass", "watch_health"]
+__all__ = ["Batches", "FeatureRecorder", "HealthWatch", "Presence", "signals_of", "watch_health"]
 
 _LOG = logging.getLogger(__name__)
 _POLL_S = 0.2
@@ -51,147 +45,6 @@ class Batches(Protocol):
     def batches(self) -> Sequence[BatchStatistics]:
         """Return the statistics of the latest batches, in the order of their start."""
         ...
-
-
-class ExecutorBypass:
-    """Bypasses executors: decommissioned, replaced, killed if they stay.
-
-    An executor that is gone does not come back: its replacement is another worker. Readmission therefore does nothing.
-
-    Parameters
-    ----------
-    scheduler : Scheduler
-        Spark's.
-    replacement : bool
-        Whether another executor is asked for.
-    kill_after_s : float
-        Seconds after which one that is to go and stays is killed.
-    ticks : callable
-        A clock that never jumps.
-    """
-
-    def __init__(
-        self,
-        scheduler: Scheduler,
-        *,
-        replacement: bool = True,
-        kill_after_s: float = 10.0,
-        ticks: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._scheduler, self._ticks = scheduler, ticks
-        self._replacement, self._kill_after_s = replacement, kill_after_s
-        self._leaving: dict[str, float] = {}
-        self._wanted = 0
-
-    def present(self) -> tuple[str, ...]:
-        """Return the executors that get tasks, and end those that were to go long ago."""
-        try:
-            ids = self._scheduler.executors()
-        except Exception as error:  # py4j raises what it likes
-            raise ActuatorError(f"executors: expected Spark's list of them, got {error}") from error
-        self._forget_gone(ids)
-        late = [id for id, since in self._leaving.items() if self._ticks() - since > self._kill_after_s]
-        if late:
-            self._kill(late)
-        return tuple(id for id in ids if id not in self._leaving)
-
-    def bypass(self, worker: str, reason: str) -> None:
-        """Let an executor finish what it does and go; Spark schedules nothing more on it."""
-        before = self.present()
-        if worker not in before:
-            raise ActuatorError(f"executor {worker}: expected one of {', '.join(before) or 'none'}; it is gone already")
-        if len(before) < 2:
-            raise ActuatorError(f"executor {worker}: expected others beside it, got none; it stays")
-        try:
-            if worker not in self._scheduler.decommission([worker]):
-                self._kill([worker])
-            self._leaving[worker] = self._ticks()
-            if self._replacement:
-                self._wanted = len(before)
-                # Those that leave count until they have gone.
-                self._scheduler.request_total(self._wanted + len(self._leaving))
-        except ActuatorError:
-            raise
-        except Exception as error:
-            raise ActuatorError(f"executor {worker}: expected Spark to decommission it, got {error}") from error
-
-    def readmit(self, worker: str) -> None:
-        """Do nothing: an executor that was decommissioned is gone."""
-
-    def _forget_gone(self, ids: Sequence[str]) -> None:
-        """Forget executors that have gone, and ask for no more than there are to be without them."""
-        left = {id: since for id, since in self._leaving.items() if id in ids}
-        if len(left) < len(self._leaving) and self._wanted:
-            self._scheduler.request_total(self._wanted + len(left))
-        self._leaving = left
-
-    def _kill(self, ids: Sequence[str]) -> None:
-        try:
-            self._scheduler.kill(ids)
-        except Exception as error:
-            raise ActuatorError(f"executors {', '.join(ids)}: expected them to go, got {error}") from error
-
-
-class SplitBypass:
-    """Bypasses replicas of an operator by the split ratio of the dynamic grouping before it (SPEC I1).
-
-    Workers are replicas here, by number. Others keep their weights, so only the share of the bypassed one moves.
-
-    Parameters
-    ----------
-    running : Changeable
-        The topology.
-    start, end : str
-        The edge.
-    weights : sequence of float
-        The split ratio while all replicas work.
-    """
-
-    def __init__(self, running: Changeable, start: str, end: str, weights: Sequence[float]) -> None:
-        self._running, self._start, self._end = running, start, end
-        self._weights, self._out = list(weights), set[int]()
-
-    @property
-    def weights(self) -> list[float]:
-        """The split ratio in force."""
-        return [0.0 if place in self._out else weight for place, weight in enumerate(self._weights)]
-
-    def present(self) -> tuple[str, ...]:
-        """Return all replicas, bypassed ones included."""
-        return tuple(str(place) for place in range(len(self._weights)))
-
-    def split(self, weights: Sequence[float]) -> int:
-        """Set another ratio from the next batch on; bypassed replicas stay so. Return the version of that plan."""
-        before, self._weights = self._weights, list(weights)
-        try:
-            return self._apply()
-        except ActuatorError:
-            self._weights = before
-            raise
-
-    def bypass(self, worker: str, reason: str) -> None:
-        """Give a replica nothing from the next batch on."""
-        self._change(self._out | {int(worker)})
-
-    def readmit(self, worker: str) -> None:
-        """Give a replica its share again."""
-        self._change(self._out - {int(worker)})
-
-    def _change(self, out: set[int]) -> None:
-        before, self._out = self._out, out
-        try:
-            self._apply()
-        except ActuatorError:
-            self._out = before
-            raise
-
-    def _apply(self) -> int:
-        if not any(self.weights):
-            raise ActuatorError(f"edge '{self._start} -> {self._end}': expected a replica that gets events, got none")
-        try:
-            return self._running.change_grouping(self._start, self._end, weights=self.weights)
-        except (ValueError, OSError) as error:
-            raise ActuatorError(f"edge '{self._start} -> {self._end}': the split ratio stays: {error}") from error
 
 
 class Presence(WorkerActuator, Protocol):
@@ -330,7 +183,7 @@ def watch_health(
     spark: object,
     settings: HealthSettings | None = None,
     *,
-    replacement: bool = True,
+    replacement: Replacement = "at once",
     recorder: FeatureRecorder | None = None,
     events: EventSink | None = None,
 ) -> HealthWatch:
@@ -344,8 +197,8 @@ def watch_health(
         Where it runs.
     settings : HealthSettings
         Policy and patience.
-    replacement : bool
-        Whether another executor is asked for in place of one that is bypassed.
+    replacement : {"at once", "after cool-down", "never"}
+        When another executor is asked for in place of one that is bypassed.
     recorder, events
         Keep features, and hear what happens.
 

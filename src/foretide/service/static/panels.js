@@ -82,7 +82,7 @@ function feature(value, unit) {
 
 // Each metric of SPEC P8, how to write it, and whether less is better.
 const METRICS = [
-  ["replicas, mean", "replicas_mean", (value) => number(value), true], ["saved of the most used", "saved", percent, false],
+  ["replicas, mean", "replicas_mean", (value) => number(value), true], ["saved of the pool", "saved", percent, false],
   ["slot-seconds", "slot_seconds", (value) => number(value, 4), true], ["latency p50", "latency_p50_ms", (value) => seconds(value / 1000), true],
   ["latency mean", "latency_mean_ms", (value) => seconds(value / 1000), true], ["latency p95", "latency_p95_ms", (value) => seconds(value / 1000), true],
   ["latency p99", "latency_p99_ms", (value) => seconds(value / 1000), true], ["processed ÷ received", "processed", (value) => number(value, 4), false],
