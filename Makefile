@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-EXTRAS ?= dev,deep,boost
+EXTRAS ?= dev,deep,boost,service
 
 .PHONY: help run test lint unit spark soak venv java format docs-config lock bench reproduce bench-spark bench-flink clean
 
@@ -57,7 +57,7 @@ bench: venv ## Run the benchmarks that need no Spark and write their tables
 	$(BIN)/python benchmarks/forecasting.py --markdown docs/benchmarks.md --json benchmarks/results/forecasting.json
 	$(BIN)/python benchmarks/simulator.py --markdown docs/benchmarks.md --json benchmarks/results/simulator.json
 
-reproduce: venv ## Make the papers' tables and figures anew, in docs/reproduction (a quarter of an hour)
+reproduce: venv ## Make the papers' tables and figures anew, in docs/reproduction (about seven minutes on two cores)
 	$(BIN)/foretide reproduce all --out docs/reproduction
 
 bench-spark: venv java ## Run the benchmarks of the data plane and write their table

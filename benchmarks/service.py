@@ -144,7 +144,10 @@ def run_role(role: str, store: str) -> None:
     """Serve until the input ends."""
     import uvicorn
 
-    listening = socket.create_server(("127.0.0.1", 0))
+    # The protocol is named, as the service does: without it asyncio leaves small answers to wait for one another.
+    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listening.bind(("127.0.0.1", 0))
+    listening.listen(128)
     config = uvicorn.Config(_app(role, store), log_level="warning", access_log=False, server_header=False, ws="none")
     served = uvicorn.Server(config)
     thread = threading.Thread(target=served.run, args=([listening],))
@@ -265,6 +268,9 @@ def follow(service: Server, path: str, seconds: int) -> Live:
         stream = stream.operator(f"operator{number}", execution_s=0.002, replicas=(1, 8))
     topology, trace = job.build(), RateTrace("even", bin_s=1, rates=[200.0] * (seconds + 60))
     options = SimulationOptions.of({"planner": "pasps", "forecaster": "lr", "td_s": 10.0, "warm_up_s": 0.0})
+    with tempfile.TemporaryDirectory() as folder, RunStore(Path(folder) / "runs.db") as warm_up:
+        # What is compiled at the first step must not look like a late batch.
+        record_simulation(warm_up, topology, trace, options, Recording(seconds=20.0))
     idle = _cpu(service.process, 2.0)
     with RunStore(path) as store:
         recording = Recording(seconds=seconds + 4.0, clock=SystemClock())

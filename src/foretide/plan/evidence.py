@@ -62,10 +62,13 @@ class Evidence:
         Seconds of input that must wait before an operator to call it saturated.
     memory_s : float
         For how long an overhead is remembered.
+    activation_s : float, optional
+        The activation delay where it is known; it is then not learnt.
     """
 
     backlog_s: float
     memory_s: float
+    activation_s: float | None = None
     _plans: list[tuple[float, Floats]] = field(default_factory=list)
     _misses: Floats = field(default_factory=lambda: np.zeros(_STEPS * _LONGEST + 1))
     _used: list[tuple[float, Floats]] = field(default_factory=list)
@@ -78,7 +81,7 @@ class Evidence:
         window = situation.window
         before = self._before
         if before is not None and (before.layout != window.layout or before.ended_at_s >= window.ended_at_s):
-            self.__init__(self.backlog_s, self.memory_s)  # type: ignore[misc]
+            self._start_over()
             before = None
         if before is not None:
             self._plans = [*self._plans, (before.ended_at_s, situation.replicas.astype(np.float64))]
@@ -89,11 +92,22 @@ class Evidence:
         self._before = window
         overhead, witnesses = self._overhead(len(window.layout.operators))
         return Insight(
-            activation_s=float(np.argmin(self._misses)) * window.duration_s / _STEPS,
+            activation_s=self._activation_s(window),
             overhead=overhead,
             witnesses=witnesses,
             level=self._follow(window),
         )
+
+    def _start_over(self) -> None:
+        """Forget everything: the clock has jumped back, or another topology runs."""
+        fresh = Evidence(self.backlog_s, self.memory_s, self.activation_s)
+        self._plans, self._misses, self._used = fresh._plans, fresh._misses, fresh._used
+        self._before, self._level, self._seen = None, None, 0
+
+    def _activation_s(self, window: Window) -> float:
+        if self.activation_s is not None:
+            return self.activation_s
+        return float(np.argmin(self._misses)) * window.duration_s / _STEPS
 
     def _watch_activation(self, window: Window) -> None:
         """Compare the replicas of the interval with those that each delay would have given."""

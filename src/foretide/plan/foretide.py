@@ -16,7 +16,7 @@ from foretide.plan.lookahead import Lookahead, Prices, Scenarios
 from foretide.plan.possibilities import scenarios
 from foretide.records import Floats, Forecast, Plan, Term
 
-__all__ = ["Foretide"]
+__all__ = ["Foretide", "surprise_wait_s"]
 
 # Plans that are tried: so many levels of input, each with the backlog drained in so many intervals.
 _LEVELS = 24
@@ -25,36 +25,64 @@ _DRAINS = (0.2, 0.4, 0.8, 1.6, np.inf)
 _ROUNDS = 50
 
 
+def surprise_wait_s(interval_s: float, activation_s: float) -> float:
+    r"""Return how long an event waits on average for a plan that takes it into account, after a surprise.
+
+    From a surprise to the first plan that knows of it, and is active, passes a time L that is even between the
+    activation delay A and A + td. Events keep coming meanwhile, more of them the longer it takes, so the mean that they
+    see is that of the inspection paradox: :math:`R = E[L^2]/(2E[L]) = (td^2/3 + td\,A + A^2)/(td + 2A)`.
+
+    >>> round(surprise_wait_s(6.0, 0.0), 6), round(surprise_wait_s(6.0, 6.0), 6)
+    (2.0, 4.666667)
+    """
+    return (interval_s**2 / 3 + interval_s * activation_s + activation_s**2) / (interval_s + 2 * activation_s)
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class _Outlook:
     """All that a decision rests on."""
 
     insight: Insight
+    goes_on: float
     scenarios: Scenarios
     model: Lookahead
     prices: Prices
     queued: Floats
     load: Floats
 
+    def costs(self, candidates: Floats) -> Floats:
+        return self.model.costs(candidates, self.scenarios, self.prices)
+
+
+@dataclass(frozen=True, eq=False)
+class _Choice:
+    """The replicas of least cost J, and what one more or less of each operator would change."""
+
+    replicas: Floats
+    cost: float
+    more: Floats
+    fewer: Floats
+
 
 class Foretide(Planner):
     r"""Choose the replicas that cost least, counting their time and the waiting of everything that may arrive.
 
-    The page ``docs/policy.md`` derives it. In short:
+    The page ``docs/policy.md`` derives it and says what it achieves (ADR 0011). In short:
 
     - It learns how long a plan takes to be active and how much of their time replicas do not measure, see `Evidence`.
-      Until queues have shown what replicas can do, it believes `margin` more than measured.
+      Until queues have shown what replicas can do, events may be heavier by `margin` than measured.
     - Scenarios come from the forecast's quantiles; in one more, the last rate goes on. A plan is made for the interval
       in which it will be active, from the queues that will be there by then.
     - Of plans for many levels of input and speeds of draining, the one of least cost J is taken, see `Lookahead`, then
-      improved replica by replica. So operators are rounded together: an operator gets no replica that waits for another.
-    - Waiting is dear relative to the time in which the loop can react at all, :math:`td/2 + A`: an event that waits
-      `patience` times that costs as much as its own work, twice that four times as much.
+      improved replica by replica. So operators are rounded together: none gets a replica that waits for another.
+    - Waiting is dear relative to what nobody can help, see `surprise_wait_s`: an event that waits `patience` times as
+      long costs as much as its own work, twice that four times as much. To find a queue at all counts like a wait of
+      `lateness` intervals.
 
     It keeps what it learns; a clock that jumps back starts it anew.
 
-    >>> Foretide(patience=1.0).persistence
-    0.72
+    >>> Foretide(patience=1.0).margin
+    0.106
     """
 
     name: ClassVar[str] = "foretide"
@@ -63,22 +91,19 @@ class Foretide(Planner):
     needs_forecast: ClassVar[bool] = True
 
     patience: float = Field(
-        default=0.78,
+        default=1.18,
         gt=0,
-        le=100,
-        description="Wait that is worth an event's own work, in units of the loop's reaction time td/2 + activation.",
+        le=1000,
+        description="Wait that costs as much as an event's own work, in mean waits after a surprise; more saves more.",
     )
     lateness: float = Field(
-        default=0.45,
-        ge=0,
-        le=100,
-        description="What it is worth that an event finds no queue, in its own work, where plans are active at once.",
+        default=0.25, ge=0, le=1000, description="Wait, in intervals, that finding a queue at all is as bad as."
     )
     persistence: float = Field(
-        default=0.72,
+        default=0.71,
         ge=0,
         le=1,
-        description="How likely the last rate is taken to go on for an interval, whatever the forecast says.",
+        description="How likely the last rate goes on for half an interval, whatever the forecast says.",
     )
     margin: float = Field(
         default=0.106, ge=0, le=1, description="Part by which events may be heavier than measured, until proven."
@@ -88,140 +113,144 @@ class Foretide(Planner):
     )
     memory_s: float = Field(default=1200.0, gt=0, description="Seconds for which such an interval is remembered.")
     activation_s: float | None = Field(
-        default=None, ge=0, description="Seconds from a plan until its replicas are active; unset, it is learnt."
+        default=None,
+        ge=0,
+        allow_inf_nan=False,
+        description="Seconds from a plan until its replicas are active; unset, it is learnt.",
     )
     _evidence: Evidence | None = PrivateAttr(default=None)
-    _learnt_activation_s: float = PrivateAttr(default=0.0)
-    _interval_s: float = PrivateAttr(default=0.0)
+    _delay_in_intervals: float = PrivateAttr(default=0.0)
 
     @property
     def intervals_ahead(self) -> int:
-        """Up to the end of the interval that is planned."""
-        delay_s = self._learnt_activation_s if self.activation_s is None else self.activation_s
-        return 1 + (int(np.ceil(delay_s / self._interval_s - 1e-9)) if self._interval_s else 0)
+        """Up to the end of the interval that is planned, as far as that is known yet."""
+        return 1 + int(np.ceil(self._delay_in_intervals - 1e-9))
 
     def plan(self, situation: Situation) -> Plan:
         """Look ahead from the situation, and return the plan of least cost."""
         outlook = self._outlook(situation)
-        replicas, cost = self._cheapest(situation, outlook)
-        unknown = np.isnan(situation.window.execution_s)
+        choice = _cheapest(situation, outlook)
         busy = busy_replicas(outlook.load, outlook.model.execution_s, situation.window.duration_s)
-        terms = self._terms(situation, outlook, busy, replicas, cost)
-        return self.decide(situation, np.where(unknown, np.nan, replicas), terms, demand=busy)
+        wanted = np.where(np.isnan(situation.window.execution_s), np.nan, choice.replicas)
+        terms = (*self._input_terms(situation, outlook), *self._cost_terms(outlook, busy, choice))
+        return self.decide(situation, wanted, terms, demand=busy)
 
     def _outlook(self, situation: Situation) -> _Outlook:
-        window, flow = situation.window, situation.topology.flow
-        insight = self._learn(situation)
-        delay_s = insight.activation_s if self.activation_s is None else self.activation_s
-        spans_s = (delay_s, window.duration_s)
-        last = window.arrived / window.duration_s
-        goes_on = self._goes_on(situation, delay_s)
-        found = scenarios(_forecasts(situation), last, insight.level, spans_s, goes_on)
-        heavier = insight.overhead * (1.0 + self._margin(insight))
+        window, flow, insight = situation.window, situation.topology.flow, self._learn(situation)
+        td_s, delay_s = window.duration_s, insight.activation_s
+        goes_on = self.persistence ** (1.0 + 2.0 * delay_s / td_s)
+        found = scenarios(
+            _forecasts(situation), window.arrived / td_s, insight.level, spans_s=(delay_s, td_s), persistence=goes_on
+        )
         model = Lookahead(
             flow=flow,
             share=window.share,
-            execution_s=window.execution_s * heavier,
+            execution_s=window.execution_s * insight.overhead * (1.0 + self._margin(insight)),
             parts=operator_shares(flow, source_mix(found.mean), window.share),
-            queued=np.asarray(window.queued, dtype=np.float64),
+            queued=np.array(window.queued, dtype=np.float64),
             running=situation.replicas.astype(np.float64),
             activation_s=delay_s,
-            interval_s=window.duration_s,
+            interval_s=td_s,
         )
-        reaction_s = window.duration_s / 2 + delay_s
-        prices = Prices(
-            patience_s=self.patience * reaction_s, lateness=self.lateness * window.duration_s / 2 / reaction_s
-        )
-        queued = queue_load(flow, model.queued_then(found.mean_before), window.share)
-        fresh = flow.propagate(found.mean * window.duration_s, np.zeros(flow.operators), window.share)
+        patience_s = self.patience * surprise_wait_s(td_s, delay_s)
+        queued = queue_load(flow, model.queued_then(found.mean_before[None, :])[0], window.share)
         return _Outlook(
-            insight=insight, scenarios=found, model=model, prices=prices, queued=queued, load=fresh + queued
+            insight=insight,
+            goes_on=goes_on,
+            scenarios=found,
+            model=model,
+            prices=Prices(patience_s=patience_s, lateness=(self.lateness * td_s / patience_s) ** 2),
+            queued=queued,
+            load=flow.propagate(found.mean * td_s, np.zeros(flow.operators), window.share) + queued,
         )
 
-    def _goes_on(self, situation: Situation, delay_s: float) -> float:
-        """Return how likely the last rate goes on up to the end of the interval that is planned."""
-        return float(self.persistence ** (1.0 + delay_s / situation.window.duration_s))
+    def _learn(self, situation: Situation) -> Insight:
+        """Take in the interval that ended."""
+        if self._evidence is None:
+            self._evidence = Evidence(self.backlog_s, self.memory_s, self.activation_s)
+        insight = self._evidence.observe(situation)
+        self._delay_in_intervals = insight.activation_s / situation.window.duration_s
+        return insight
 
     def _margin(self, insight: Insight) -> float:
         """Return the part by which events may be heavier than is known: it fades with every proof."""
         return self.margin / (1 + insight.witnesses) ** 2
 
-    def _learn(self, situation: Situation) -> Insight:
-        if self._evidence is None:
-            self._evidence = Evidence(self.backlog_s, self.memory_s)
-        insight = self._evidence.observe(situation)
-        self._learnt_activation_s, self._interval_s = insight.activation_s, situation.window.duration_s
-        return insight
-
-    def _cheapest(self, situation: Situation, outlook: _Outlook) -> tuple[Floats, float]:
-        """Return the replicas of least cost, and that cost."""
-        tried = self._candidates(situation, outlook)
-        costs = outlook.model.costs(tried, outlook.scenarios, outlook.prices)
-        best, least = tried[np.argmin(costs)], float(costs.min())
-        moves = np.vstack((np.eye(best.size), -np.eye(best.size)))
-        for _ in range(_ROUNDS):
-            nearby = best + moves
-            inside = (nearby >= situation.topology.minimum_replicas) & (nearby <= situation.topology.maximum_replicas)
-            nearby = nearby[inside.all(axis=1)]
-            costs = outlook.model.costs(nearby, outlook.scenarios, outlook.prices) if len(nearby) else np.array([least])
-            if not costs.min() < least * (1 - 1e-12):
-                break
-            best, least = nearby[np.argmin(costs)], float(costs.min())
-        return best, least
-
-    def _candidates(self, situation: Situation, outlook: _Outlook) -> Floats:
-        """Return plans to try: for each level of input and speed of draining, just what that takes."""
-        model, topology = outlook.model, situation.topology
-        most = outlook.scenarios.during.max(axis=0)
-        load = topology.flow.propagate(most, np.zeros(topology.flow.operators), model.share)
-        rates = np.linspace(0.0, 1.15, _LEVELS)[:, None, None] * load
-        drained = outlook.queued / (np.array(_DRAINS)[:, None] * model.interval_s)
-        busy = ((rates + drained) * model.execution_s).reshape(-1, load.size)
-        wanted = np.where(np.isnan(busy), situation.replicas, whole_replicas(busy))
-        return np.unique(np.clip(wanted, topology.minimum_replicas, topology.maximum_replicas), axis=0)
-
-    def _terms(
-        self, situation: Situation, outlook: _Outlook, busy: Floats, replicas: Floats, cost: float
-    ) -> tuple[Term, ...]:
-        insight, model, prices, window = outlook.insight, outlook.model, outlook.prices, situation.window
-        low, high = np.sort(outlook.scenarios.during.sum(axis=1))[[0, -1]]
-        goes_on = self._goes_on(situation, model.activation_s)
-        proven = f"1/U with queues at both ends; {insight.witnesses} such intervals"
+    def _input_terms(self, situation: Situation, outlook: _Outlook) -> tuple[Term, ...]:
+        window, found = situation.window, outlook.scenarios
+        last = float(window.arrived.sum()) / window.duration_s
+        mixed = f"{1 - outlook.goes_on:.2f}·forecast + {outlook.goes_on:.2f}·λ"
+        low, high = np.sort(found.during.sum(axis=1))[[0, -1]]
+        by_then = "fluid model over A, then P5 Eq. 7"
         return (
-            Term("A", "time until the plan is active", "learnt from replicas seen", model.activation_s, "s"),
-            Term("λ", "input of the last interval", "measured", float(window.arrived.sum()) / model.interval_s, "/s"),
-            Term(
-                "λ̂",
-                "input expected while it is active",
-                f"{1 - goes_on:.2f}·forecast + {goes_on:.2f}·λ",
-                float(outlook.scenarios.mean.sum()),
-                "/s",
-            ),
+            Term("A", "time until the plan is active", "given or learnt", outlook.model.activation_s, "s"),
+            Term("λ", "input of the last interval", "measured", last, "/s"),
+            Term("λ̂", "input expected while it is active", mixed, float(found.mean.sum()), "/s"),
             Term("λ̂⁻", "least input that is reckoned with", "lowest scenario", float(low), "/s"),
             Term("λ̂⁺", "most input that is reckoned with", "highest scenario", float(high), "/s"),
             Term("|q|", "events queued at the operator", "measured", window.queued, "events"),
-            Term(
-                "q̂",
-                "events to drain by then, upstream ones too",
-                "fluid model over A; P5 Eq. 7",
-                outlook.queued,
-                "events",
-            ),
-            Term(
-                "et", "execution time of one event", "measured: busy time / events processed", window.execution_s, "s"
-            ),
-            Term("κ", "time per event over what is measured", proven, insight.overhead),
-            Term(
-                "et*", "execution time reckoned with", f"et·κ·(1 + {self._margin(insight):.3g})", model.execution_s, "s"
-            ),
-            Term("P", "wait worth an event's own work", f"{self.patience:g}·(td/2 + A)", prices.patience_s, "s"),
-            Term(
-                "a", "worth of finding no queue, in own work", f"{self.lateness:g}·(td/2)/(td/2 + A)", prices.lateness
-            ),
-            Term("b", "replicas kept busy by input and backlog", "P4 Eq. 2 before rounding: (λ̂·θ·td + q̂)·et*/td", busy),
-            Term("J", "cost of the plan in replica-seconds", "td·Σr + W·E[waiting], docs/policy.md", cost),
-            Term("r*", "replicas of least cost", "argmin J", replicas),
+            Term("q̂", "events to drain by then, upstream ones too", by_then, outlook.queued, "events"),
+            Term("et", "execution time of one event", "measured: busy time / processed", window.execution_s, "s"),
         )
+
+    def _cost_terms(self, outlook: _Outlook, busy: Floats, choice: _Choice) -> tuple[Term, ...]:
+        insight, model, prices = outlook.insight, outlook.model, outlook.prices
+        proof = f"1/U with queues at both ends; {insight.witnesses} such intervals"
+        heavier = f"et·κ·(1 + {self._margin(insight):.3g})"
+        worth = f"({self.lateness:g}·td/P)²"
+        return (
+            Term("κ", "time per event over what is measured", proof, insight.overhead),
+            Term("et*", "execution time reckoned with", heavier, model.execution_s, "s"),
+            Term("P", "wait that costs an event's own work", f"{self.patience:g}·R(td, A)", prices.patience_s, "s"),
+            Term("a", "price of finding a queue, in own work", worth, prices.lateness),
+            Term("b", "replicas kept busy by input and backlog", "P4 Eq. 2: (λ̂·θ·td + q̂)·et*/td", busy),
+            Term("J", "cost of the plan in replica-seconds", "td·Σr + W·E[waiting]", choice.cost),
+            Term("ΔJ⁺", "what one replica more would add", "J(r + 1) - J", choice.more),
+            Term("ΔJ⁻", "what one replica fewer would add", "J(r - 1) - J; bounds: not tried", choice.fewer),
+            Term("r*", "replicas of least cost", "argmin J", choice.replicas),
+        )
+
+
+def _cheapest(situation: Situation, outlook: _Outlook) -> _Choice:
+    """Return the best of all candidates, improved replica by replica."""
+    tried = _candidates(situation, outlook)
+    costs = outlook.costs(tried)
+    best, least = tried[np.argmin(costs)], float(costs.min())
+    nearby = _nearby(situation, outlook, best)
+    for _ in range(_ROUNDS):
+        # What differs by no more than rounding is no better.
+        if not nearby.min() < least * (1 - 1e-12):
+            break
+        move = int(np.argmin(nearby))
+        best, least = best.copy(), float(nearby.min())
+        best[move % best.size] += 1.0 if move < best.size else -1.0
+        nearby = _nearby(situation, outlook, best)
+    change = np.where(np.isfinite(nearby), nearby - least, np.nan)
+    return _Choice(best, least, more=change[: best.size], fewer=change[best.size :])
+
+
+def _nearby(situation: Situation, outlook: _Outlook, replicas: Floats) -> Floats:
+    """Return the cost of one replica more, then of one fewer, of each operator; infinite outside its bounds."""
+    topology = situation.topology
+    moved = replicas + np.vstack((np.eye(replicas.size), -np.eye(replicas.size)))
+    inside = ((moved >= topology.minimum_replicas) & (moved <= topology.maximum_replicas)).all(axis=1)
+    costs = np.full(len(moved), np.inf)
+    if inside.any():
+        costs[inside] = outlook.costs(moved[inside])
+    return costs
+
+
+def _candidates(situation: Situation, outlook: _Outlook) -> Floats:
+    """Return plans to try: for each level of input and speed of draining, just what that takes."""
+    model, topology = outlook.model, situation.topology
+    most = outlook.scenarios.during.max(axis=0)
+    load = topology.flow.propagate(most, np.zeros(topology.flow.operators), model.share)
+    rates = np.linspace(0.0, 1.15, _LEVELS)[:, None, None] * load
+    drained = outlook.queued / (np.array(_DRAINS)[:, None] * model.interval_s)
+    busy = ((rates + drained) * model.execution_s).reshape(-1, load.size)
+    wanted = np.where(np.isnan(busy), situation.replicas, whole_replicas(busy))
+    candidates: Floats = np.unique(np.clip(wanted, topology.minimum_replicas, topology.maximum_replicas), axis=0)
+    return candidates
 
 
 def _forecasts(situation: Situation) -> list[Forecast]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
 from foretide._numba import njit
-from foretide.records import Floats
+from foretide.records import Floats, Ints
 from foretide.topology import FlowGraph
 
 __all__ = ["Lookahead", "Prices", "Scenarios"]
@@ -16,6 +17,10 @@ __all__ = ["Lookahead", "Prices", "Scenarios"]
 _PIECES = 6
 # What stands for the speed of an operator whose execution time is not known: nothing ever waits there.
 _ANY_SPEED = 1e18
+# Less than this of an event is rounding, not a queue; and a rate below this is none.
+_SOME_EVENTS, _LEAST_RATE = 1e-6, 1e-9
+
+_Graph: TypeAlias = tuple[Ints, Ints, Floats, Floats]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -111,37 +116,43 @@ class Lookahead:
         return float(np.nansum(self.parts * self.execution_s))
 
     def queued_then(self, rates: Floats) -> Floats:
-        """Return what is queued when the plan gets active, at these events per second by source."""
-        speed, queue = self._speed(), self.queued.copy()
-        if self.activation_s > 0:
-            step_s = self.activation_s / _PIECES
-            for _ in range(_PIECES):
-                _flow_on(queue, rates, self.running * speed, step_s, self.flow.starts, self.flow.ends, self.share)
-        return queue
+        """Return what is queued when the plan gets active, by scenario and operator.
+
+        `rates` are events per second until then, by scenario and source.
+        """
+        capacity = self.running * self._speed()
+        queues: Floats = _pass(rates, self.queued, capacity, self.activation_s, self._graph())
+        return queues
 
     def costs(self, candidates: Floats, scenarios: Scenarios, prices: Prices) -> Floats:
         """Return J for each row of `candidates`, which hold replicas by operator."""
-        rate = max(float(scenarios.mean.sum()), 1e-9)
-        queues = np.stack([self.queued_then(rates) for rates in scenarios.before])
-        waiting: Floats = _waiting(
-            np.ascontiguousarray(candidates) * self._speed(),
-            queues,
+        rate = max(float(scenarios.mean.sum()), _LEAST_RATE)
+        waiting = _waiting(
+            candidates * self._speed(),
+            self.queued_then(scenarios.before),
             scenarios.during,
             scenarios.weight,
-            (self.flow.starts, self.flow.ends, self.share, 1.0 / np.maximum(self.parts, 1.0)),
+            self._graph(),
             (self.interval_s, self.activation_s, rate * prices.patience_s**2, prices.lateness),
         )
-        return self.interval_s * candidates.sum(axis=1) + self.work_s * waiting
+        costs: Floats = self.interval_s * candidates.sum(axis=1) + self.work_s * waiting
+        return costs
+
+    def _graph(self) -> _Graph:
+        """Return edges, shares, and how many events of the input one event at each operator stands for."""
+        return self.flow.starts, self.flow.ends, np.asarray(self.share), 1.0 / np.maximum(self.parts, 1.0)
 
     def _speed(self) -> Floats:
         """Return the events per second that a replica of each operator finishes."""
         known = self.execution_s > 0
-        return np.divide(1.0, self.execution_s, out=np.full(self.execution_s.size, _ANY_SPEED), where=known)
+        speed: Floats = np.divide(1.0, self.execution_s, out=np.full(known.size, _ANY_SPEED), where=known)
+        return speed
 
 
 @njit
-def _flow_on(queue, rates, capacity, step_s, starts, ends, share):  # type: ignore[no-untyped-def]
-    """Let a step pass: change `queue` in place, events per second arriving at sources, capacity by operator."""
+def _flow_on(queue: Floats, rates: Floats, capacity: Floats, step_s: float, graph: _Graph) -> None:
+    """Let a step pass: change `queue` in place, at these rates by source and capacities by operator, per second."""
+    starts, ends, share, _ = graph
     sources = rates.size
     work = np.empty(sources + queue.size)
     for source in range(sources):
@@ -161,9 +172,28 @@ def _flow_on(queue, rates, capacity, step_s, starts, ends, share):  # type: igno
 
 
 @njit
-def _waiting(capacities, queues, during, weight, graph, terms):  # type: ignore[no-untyped-def]
+def _pass(rates: Floats, queued: Floats, capacity: Floats, seconds: float, graph: _Graph) -> Floats:
+    """Return what is queued after so many seconds, by scenario and operator."""
+    queues = np.empty((len(rates), queued.size))
+    for case in range(len(rates)):
+        queues[case] = queued
+        if seconds > 0:
+            for _ in range(_PIECES):
+                _flow_on(queues[case], rates[case], capacity, seconds / _PIECES, graph)
+    return queues
+
+
+@njit
+def _waiting(
+    capacities: Floats,
+    queues: Floats,
+    during: Floats,
+    weight: Floats,
+    graph: _Graph,
+    terms: tuple[float, float, float, float],
+) -> Floats:
     """Return what waiting costs for each row of capacities, in events' own work."""
-    starts, ends, share, roots = graph
+    roots = graph[3]
     interval_s, activation_s, scale, lateness = terms
     step_s = interval_s / _PIECES
     found = np.zeros(len(capacities))
@@ -173,15 +203,14 @@ def _waiting(capacities, queues, during, weight, graph, terms):  # type: ignore[
             rate = during[case].sum()
             cost, before = 0.0, (queue * roots).sum()
             for _ in range(_PIECES):
-                _flow_on(queue, during[case], capacities[row], step_s, starts, ends, share)
+                _flow_on(queue, during[case], capacities[row], step_s, graph)
                 after = (queue * roots).sum()
                 middle = (before + after) / 2
                 cost += middle * middle * step_s / scale
-                # A millionth of an event is rounding, not a queue.
-                if after > 1e-6:
+                if after > _SOME_EVENTS:
                     cost += lateness * rate * step_s
                 before = after
-            if before > 1e-6:
+            if before > _SOME_EVENTS:
                 cube = before**3 / (3 * scale)
                 drain = max(np.sqrt(cube / interval_s), before / interval_s)
                 cost += drain * interval_s + cube / drain + activation_s * before * before / scale

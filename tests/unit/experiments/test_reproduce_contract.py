@@ -38,6 +38,9 @@ def test_a_scope_names_its_seeds_and_refuses_nonsense() -> None:
         (MS, 1234.5, 1000.0, "1,234", "+23%"),
         (MS, 12.34, None, "12.3", "–"),
         (MS, 3.0, 0.0, "3", "–"),
+        (MS, 41711.0, 269.75, "41,711", "× 155"),
+        (MS, 1e-6, None, "0", "–"),
+        (PART, 0.9999, 1.0, "1.000", "+0.000"),
         (PART, math.nan, 0.5, "–", "–"),
     ],
 )
@@ -74,11 +77,12 @@ def test_orderings_are_counted_seed_by_seed() -> None:
 def test_a_bound_is_checked_for_each_comparison_that_the_paper_has() -> None:
     rows = [
         Comparison("near", PART, (0.5,), 0.515),
+        Comparison("just not", PART, (0.5,), 0.5154),
         Comparison("far", PART, (0.5,), 0.6),
         Comparison("new", PART, (1,)),
     ]
     check = within("", rows, 0.015)
-    assert (check.held, check.of, check.detail) == (1, 2, "largest deviation 0.100 (far)")
+    assert (check.held, check.of, check.detail) == (1, 3, "largest deviation 0.1000 (far)")
 
 
 def test_p10_the_tables_agree_with_the_percentages_in_the_papers_text() -> None:

@@ -191,12 +191,12 @@ def _notes() -> tuple[str, ...]:
 
 
 EXPERIMENTS = (
-    Experiment("bgelasor-fig4", "BGElasor, figure 4: cost under SREA, SPEA and CBA", "BGElasor", 130, _jobs, _figure_4),
+    Experiment("bgelasor-fig4", "BGElasor, figure 4: cost under SREA, SPEA and CBA", "BGElasor", 80, _jobs, _figure_4),
     Experiment(
         "bgelasor-fig5",
         "BGElasor, figure 5: adaptation frequency and latency under SREA, SPEA and CBA",
         "BGElasor",
-        130,
+        80,
         _jobs,
         _figure_5,
     ),

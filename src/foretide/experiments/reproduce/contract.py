@@ -26,6 +26,10 @@ __all__ = [
 ]
 
 
+# Below this a number of milliseconds or replicas is written as 0; above that many times, a deviation as a factor.
+_NOTHING, _MANY_TIMES = 0.005, 10.0
+
+
 class Job(Hashable, Protocol):
     """One run: the same for the same value, so that experiments that need the same run share it.
 
@@ -115,6 +119,8 @@ class Metric:
             return "–"
         if self.unit in ("part", "ratio"):
             return f"{value:.3f}"
+        if abs(value) < _NOTHING:
+            return "0"
         return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
     def deviation(self, ours: float, paper: float | None) -> str:
@@ -122,8 +128,10 @@ class Metric:
         if paper is None or not math.isfinite(ours):
             return "–"
         if self.unit in ("part", "ratio"):
-            return f"{ours - paper:+.3f}"
-        return "–" if paper == 0 else f"{ours / paper - 1:+.0%}"
+            return f"{round(ours - paper, 3) + 0.0:+.3f}"
+        if paper == 0:
+            return "–"
+        return f"× {ours / paper:.0f}" if ours > _MANY_TIMES * paper else f"{ours / paper - 1:+.0%}"
 
 
 @dataclass(frozen=True)

@@ -250,7 +250,7 @@ def _experiment(figure: Figure) -> Experiment:
         name=f"dabs-fig{figure.number}",
         title=f"DABS, figure {figure.number}: {figure.topology} topology, {figure.stream} stream",
         source="DABS",
-        seconds=60,
+        seconds=40 if figure.topology == "complex" else 25,
         jobs=partial(_jobs, figure),
         conclude=partial(_conclude, figure),
     )

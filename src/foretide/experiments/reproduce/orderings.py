@@ -60,13 +60,13 @@ def within(claim: str, comparisons: Sequence[Comparison], bound: float) -> Check
 
     >>> saved = Metric("saved", "saved", "part")
     >>> str(within("saved within .03", [Comparison("ann", saved, (0.47,), 0.475)], 0.03))
-    'holds (1 of 1): saved within .03; largest deviation 0.005 (ann)'
+    'holds (1 of 1): saved within .03; largest deviation 0.0050 (ann)'
     """
     far = {each.subject: abs(each.ours - each.paper) for each in comparisons if each.paper is not None}
-    # A deviation of .015 read off three decimals is no more than .015.
-    held = sum(round(distance, 4) <= bound for distance in far.values())
+    # Rounding of sums must not decide.
+    held = sum(distance <= bound + 1e-9 for distance in far.values())
     most = max(far, key=lambda name: far[name])
-    return Check(claim, held, len(far), f"largest deviation {far[most]:.3f} ({most})")
+    return Check(claim, held, len(far), f"largest deviation {far[most]:.4f} ({most})")
 
 
 def _means(values: Values, metric: Metric) -> str:

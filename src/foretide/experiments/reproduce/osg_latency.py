@@ -116,5 +116,5 @@ _NOTES = (
 )
 
 EXPERIMENTS = (
-    Experiment("osg", "DABS, section 7.3: OSG and shuffle grouping, by value and not", "DABS", 25, _jobs, _conclude),
+    Experiment("osg", "DABS, section 7.3: OSG and shuffle grouping, by value and not", "DABS", 15, _jobs, _conclude),
 )

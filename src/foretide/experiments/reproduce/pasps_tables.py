@@ -37,6 +37,8 @@ _TRACES = {2: _SMOOTHED, 6: "pasps_twitter_raw", 7: "pasps_dns", 8: "pasps_logs"
 _LAST_SAMPLE = "Basic, last sample"
 _PSPS_LAST_SAMPLE = "PSPS, last sample"
 _LITERAL = "DABS, λ = .3"
+# Rows that read the same row of the paper in another way.
+_READS = {_LAST_SAMPLE: "Basic", _PSPS_LAST_SAMPLE: "PSPS", _LITERAL: "DABS"}
 _PAPER_WITHIN = 0.03
 
 #: The runs of each row, one per seed.
@@ -50,12 +52,13 @@ def values_of(runs: Runs, metric: Metric, names: Sequence[str] | None = None) ->
 
 
 def compared(table: int, runs: Runs, published: Mapping[str, Mapping[Metric, float]]) -> tuple[Comparison, ...]:
-    """Return every number of a table beside ours; rows that the paper does not have come last, without."""
+    """Return every number of a table beside ours; another reading of a row stands beside that row's numbers too."""
     metrics = list(next(iter(published.values())))
     found = []
     for name, row in runs.items():
         for metric in metrics:
-            paper = published[name][metric] if name in published else None
+            printed = published.get(_READS.get(name, name))
+            paper = None if printed is None else printed[metric]
             remark = _contradiction(table, name, metric) if paper is not None else ""
             found.append(Comparison(name, metric, by_seed(row, metric), paper, remark))
     return tuple(found)
@@ -128,7 +131,7 @@ def _rows(table: int, scope: Scope) -> Rows:
 
 
 def _checks(table: int, runs: Runs) -> tuple[Check, ...]:
-    return {2: _of_smoothed, 3: _of_static, 4: _of_systems, 5: _of_complex, 6: _of_fft, 7: _of_dns, 8: _of_fft}[table](
+    return {2: _of_smoothed, 3: _of_static, 4: _of_systems, 5: _of_complex, 6: _of_raw, 7: _of_dns, 8: _of_logs}[table](
         runs
     )
 
@@ -177,7 +180,7 @@ def _of_static(runs: Runs) -> tuple[Check, ...]:
     latency, saves, processed = (values_of(runs, metric) for metric in (LATENCY, SAVED, PROCESSED))
     seeds = len(runs["PA-SPS"])
     return (
-        below("r = 8 is faster than PA-SPS or within twice its latency", latency, "r = 8", "PA-SPS", LATENCY, 2.0),
+        below("r = 8 is faster than PA-SPS", latency, "r = 8", "PA-SPS", LATENCY),
         below("PA-SPS is faster than r = 4", latency, "PA-SPS", "r = 4", LATENCY),
         below("r = 4 is faster than r = 1", latency, "r = 4", "r = 1", LATENCY),
         below("PA-SPS saves more than r = 8", saves, "r = 8", "PA-SPS", SAVED),
@@ -232,6 +235,16 @@ def _of_fft(runs: Runs) -> tuple[Check, ...]:
     )
 
 
+def _of_raw(runs: Runs) -> tuple[Check, ...]:
+    latency = values_of(runs, LATENCY, tuple(FORECASTERS))
+    return (*_of_fft(runs), lowest("ANN has the lowest latency", latency, ["ANN"], LATENCY))
+
+
+def _of_logs(runs: Runs) -> tuple[Check, ...]:
+    latency = values_of(runs, LATENCY, tuple(FORECASTERS))
+    return (*_of_fft(runs), lowest("Basic has the lowest latency", latency, ["Basic"], LATENCY))
+
+
 def _of_dns(runs: Runs) -> tuple[Check, ...]:
     names = tuple(FORECASTERS)
     rest = tuple(name for name in names if name != "FFT")
@@ -239,7 +252,7 @@ def _of_dns(runs: Runs) -> tuple[Check, ...]:
     return (
         lowest("FFT saves least", saves, ["FFT"], SAVED),
         lowest("FFT has the highest error of input", error, rest, ERROR_INPUT),
-        lowest("FFT has the lowest latency (the paper: its overestimate pays)", latency, ["FFT"], LATENCY),
+        lowest("FFT has the lowest latency", latency, ["FFT"], LATENCY),
     )
 
 
@@ -252,7 +265,10 @@ _NOTES: Mapping[int, tuple[str, ...]] = {
     )
     for table in _TRACES
 } | {
-    3: ("PA-SPS with ANN. The static runs start with their replicas.",),
+    3: (
+        "PA-SPS with ANN. The static runs start with their replicas. At the trace's peak the second operator needs "
+        "nine replicas by the calibrated execution times, so eight queue for a while, which the paper's do not.",
+    ),
     4: (
         f"DABS is `autoscale-plus` with a restart of 5.5 s at every change that drops queued and arriving events. "
         f"λ = {DABS_WEIGHT:g} is calibrated to the published saved resources, so that number is no evidence; the row "
@@ -294,11 +310,11 @@ def _experiment(table: int, what: str, seconds: float) -> Experiment:
 
 
 EXPERIMENTS = (
-    _experiment(2, "five forecasters on Twitter, smoothed", 75),
-    _experiment(3, "static replication in Storm", 40),
-    _experiment(4, "PSPS and DABS", 35),
-    _experiment(5, "a more complex application", 40),
-    _experiment(6, "five forecasters on Twitter, raw", 90),
-    _experiment(7, "five forecasters on DNS traffic", 60),
-    _experiment(8, "five forecasters on system logs", 75),
+    _experiment(2, "five forecasters on Twitter, smoothed", 40),
+    _experiment(3, "static replication in Storm", 20),
+    _experiment(4, "PSPS and DABS", 20),
+    _experiment(5, "a more complex application", 30),
+    _experiment(6, "five forecasters on Twitter, raw", 45),
+    _experiment(7, "five forecasters on DNS traffic", 35),
+    _experiment(8, "five forecasters on system logs", 40),
 )

@@ -107,9 +107,9 @@ EXPERIMENTS = (
         "presps-table3",
         "PRESPS, table 3: PRESPS and DABS",
         "PRESPS",
-        25,
+        10,
         lambda s: _flat(_table_rows(s).values()),
         _table,
     ),
-    Experiment("presps-td", "PSPS: what its interval td does", "PRESPS", 35, _td_jobs, _of_td),
+    Experiment("presps-td", "PSPS: what its interval td does", "PRESPS", 25, _td_jobs, _of_td),
 )
