@@ -202,6 +202,15 @@ def test_a_store_without_runs_says_how_to_get_one(page: Page, tmp_path: Path) ->
         assert "foretide run" in page.text("#notice")
 
 
+def test_the_api_is_documented_without_help_from_elsewhere(page: Page, shown: Any) -> None:
+    page.chrome.get(f"{shown.url}/docs")
+    page.until("return document.querySelectorAll('#docs details').length > 15")
+    page.script("document.querySelector('#docs details:nth-of-type(2)').open = true")
+    assert "samples" in page.text("#docs") and "/v1/forecast/{model}" in page.text("#docs")
+    assert page.complaints() == []
+    page.shoot("docs", 900)
+
+
 def test_a_token_is_asked_for_and_kept(page: Page, shown: Any) -> None:
     settings = ServiceSettings(port=0, token="0123456789abcdef")
     with BackgroundService(shown.store, settings) as service:

@@ -23,7 +23,7 @@ Facts = Mapping[str, Any]
 BY_FORMULA = {name: make_planner(name) for name in ("srea", "spea", "presps", "pasps", "ds2")} | {
     "threshold": make_planner("threshold", cooldown_s=0)
 }
-KEEP_STATE = ("rlearning", "threshold")
+KEEP_STATE = ("rlearning", "threshold", "foretide")
 
 amounts = st.floats(0.0, 1e7)
 

@@ -52,7 +52,7 @@ class ControlSettings(Settings):
     """A whole set-up: the loop, its planner with its settings, its forecaster with its, and the guards."""
 
     loop: LoopSettings = Field(default_factory=LoopSettings, description="The loop itself.")
-    planner: str = Field(default="pasps", description="The planner, by name; `foretide planners` lists them.")
+    planner: str = Field(default="foretide", description="The planner, by name; `foretide planners` lists them.")
     planners: dict[str, dict[str, Any]] = Field(default_factory=dict, description="Settings of planners, by name.")
     forecaster: str = Field(
         default="auto", description="The forecaster, by name; `foretide forecast models` lists them."

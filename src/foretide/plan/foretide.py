@@ -67,7 +67,7 @@ class _Choice:
 class Foretide(Planner):
     r"""Choose the replicas that cost least, counting their time and the waiting of everything that may arrive.
 
-    The page ``docs/policy.md`` derives it and says what it achieves (ADR 0011). In short:
+    The page ``docs/policy.md`` derives it and says what it achieves (ADR 0012). In short:
 
     - It learns how long a plan takes to be active and how much of their time replicas do not measure, see `Evidence`.
       Until queues have shown what replicas can do, events may be heavier by `margin` than measured.
@@ -91,7 +91,7 @@ class Foretide(Planner):
     needs_forecast: ClassVar[bool] = True
 
     patience: float = Field(
-        default=1.18,
+        default=1.215,
         gt=0,
         le=1000,
         description="Wait that costs as much as an event's own work, in mean waits after a surprise; more saves more.",
@@ -100,7 +100,7 @@ class Foretide(Planner):
         default=0.25, ge=0, le=1000, description="Wait, in intervals, that finding a queue at all is as bad as."
     )
     persistence: float = Field(
-        default=0.71,
+        default=0.66,
         ge=0,
         le=1,
         description="How likely the last rate goes on for half an interval, whatever the forecast says.",

@@ -33,6 +33,7 @@ __all__ = ["ENTRY_POINT_GROUP", "PLANNERS", "find_planner", "make_planner"]
 ENTRY_POINT_GROUP = "foretide.planners"
 
 _OWN: tuple[type[Planner], ...] = (
+    Foretide,
     Static,
     Srea,
     Spea,
@@ -46,7 +47,6 @@ _OWN: tuple[type[Planner], ...] = (
     RLearning,
     Ds2,
     Threshold,
-    Foretide,
 )
 
 #: Every planner that comes with Foretide, by name.

@@ -9,9 +9,11 @@ from typing import Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
+from pydantic import BaseModel
 
 from foretide._version import __version__
 from foretide.service import forecasting, runs, steering
+from foretide.service.bodies import DESCRIBED
 from foretide.service.desk import ForecastDesk
 from foretide.service.entrance import Entrance
 from foretide.service.live import LiveHub
@@ -106,8 +108,10 @@ def _document(app: FastAPI) -> dict[str, Any]:
             tags=app.openapi_tags,
         )
         parts = document.setdefault("components", {})
-        problem = ProblemDocument.model_json_schema(ref_template="#/components/schemas/{model}")
-        parts.setdefault("schemas", {}).update({**problem.pop("$defs", {}), "ProblemDocument": problem})
+        described: dict[str, type[BaseModel]] = {**DESCRIBED, "ProblemDocument": ProblemDocument}
+        for name, model in described.items():
+            schema = model.model_json_schema(ref_template="#/components/schemas/{model}")
+            parts.setdefault("schemas", {}).update({**schema.pop("$defs", {}), name: schema})
         for unused in ("HTTPValidationError", "ValidationError"):
             parts["schemas"].pop(unused, None)
         parts["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}

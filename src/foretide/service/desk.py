@@ -55,8 +55,10 @@ class ForecastDesk:
 
     def __init__(self, settings: ServiceSettings) -> None:
         self._deadline_s, self._most = settings.forecast_deadline_s, settings.forecast_queue
+        # Cheap models are all Python: a second thread would only wait for the first.
+        threads = {"cheap": 1, "dear": settings.forecast_threads}
         self._crews: dict[str, Crew[Forecast]] = {
-            cost: Crew(settings.forecast_threads, f"foretide-{cost}") for cost in ("cheap", "dear")
+            cost: Crew(count, f"foretide-{cost}") for cost, count in threads.items()
         }
 
     async def ask(self, model: str, question: Question) -> Forecast:

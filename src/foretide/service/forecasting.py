@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from foretide.forecast import LEVELS, all_forecasters
 from foretide.service.answers import json_answer
+from foretide.service.bodies import body_of, described
 from foretide.service.desk import Question
 from foretide.service.problems import Problem, problems
 from foretide.service.state import state_of
@@ -101,14 +102,16 @@ def _model(kind: Any) -> dict[str, Any]:
     summary="Forecast the next steps of a series",
     response_model=ForecastResponse,
     responses=problems(400, 404, 413, 422, 501, 503, 504),
+    openapi_extra={"requestBody": described(ForecastRequest)},
 )
-async def forecast(request: Request, model: ModelName, asked: ForecastRequest) -> Response:
+async def forecast(request: Request, model: ModelName) -> Response:
     """Return the next steps of a series of rates, as a model expects them.
 
     The model learns from the samples alone and forgets them afterwards. It runs beside the event loop: many may be
     asked at once.
     """
     state = state_of(request)
+    asked = await body_of(request, ForecastRequest)
     _check(asked, state.settings.max_samples, state.settings.max_horizon)
     question = Question(asked.samples, asked.horizon, asked.step_s, asked.quantiles)
     made = await state.desk.ask(model, question)

@@ -34,7 +34,7 @@ class ServiceSettings(Settings):
     burst: int = Field(default=1_000, ge=1, description="Requests that one client may make at once.")
     max_rows: int = Field(default=20_000, ge=1, description="Records of a run that one request may read.")
     forecast_threads: int = Field(
-        default=2, ge=1, le=64, description="Threads for cheap models, and as many again for dear ones."
+        default=2, ge=1, le=64, description="Threads for dear models; cheap ones have one of their own."
     )
     forecast_queue: int = Field(default=256, ge=1, description="Forecasts that may wait for a thread, of either kind.")
     forecast_deadline_s: float = Field(default=30.0, gt=0, description="Seconds after which a forecast is given up.")

@@ -37,6 +37,10 @@ class TraceError(ForetideError, ValueError):
         where = file if line is None else f"{file}, line {line}"
         super().__init__(f"trace {where}: expected {expected}, got {got}")
 
+    def __reduce__(self) -> tuple[object, ...]:
+        # An error made from several parts comes out of a worker process only if it says what they are.
+        return type(self), (self.file, self.line, self.expected, self.got)
+
 
 def known_traces() -> tuple[str, ...]:
     """Return the names of the traces that are shipped.

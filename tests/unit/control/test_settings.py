@@ -9,7 +9,7 @@ from foretide.config import validated
 from foretide.control import ControlSettings, LoopSettings, load_settings
 from foretide.errors import ConfigError
 from foretide.forecast import Lr
-from foretide.plan import Guarded, PaSps, Static
+from foretide.plan import Foretide, Guarded, Static
 
 FULL = """
 planner = "static"
@@ -35,7 +35,7 @@ def written(folder: Path, text: str) -> Path:
 def test_p7_defaults() -> None:
     settings = ControlSettings()
     assert (settings.loop.td_s, settings.loop.sample_s, settings.loop.history) == (30.0, 1.0, 100)
-    assert (settings.planner, settings.forecaster, settings.loop.advisory) == ("pasps", "auto", False)
+    assert (settings.planner, settings.forecaster, settings.loop.advisory) == ("foretide", "auto", False)
 
 
 def test_every_setting_is_described() -> None:
@@ -58,7 +58,7 @@ def test_an_empty_file_is_the_default_set_up(tmp_path: Path) -> None:
     settings = load_settings(written(tmp_path, ""))
     assert settings == ControlSettings()
     planner = settings.make_planner()
-    assert isinstance(planner.planner if isinstance(planner, Guarded) else planner, PaSps)
+    assert isinstance(planner.planner if isinstance(planner, Guarded) else planner, Foretide)
 
 
 @pytest.mark.parametrize(

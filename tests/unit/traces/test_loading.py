@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 
 import numpy as np
@@ -63,3 +64,9 @@ def test_an_unknown_trace_lists_the_known_ones() -> None:
         TraceError, match=r"trace 'pasps_dsn': expected one of dabs_erratic, .*, pasps_dns, .* or the path"
     ):
         load_trace("pasps_dsn")
+
+
+def test_an_error_comes_whole_out_of_a_worker_process() -> None:
+    error = TraceError("rates.csv", 3, "a rate of at least 0", "-1")
+    copy = pickle.loads(pickle.dumps(error))
+    assert (str(copy), copy.file, copy.line) == (str(error), "rates.csv", 3)
