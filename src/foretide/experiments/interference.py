@@ -140,8 +140,8 @@ def _run(draw: np.random.Generator, machine: SharedMachine, seconds: int) -> _Se
         load += (wanted_in_all - load) / 60.0
         totals[:, second] = wanted_in_all, crowding, load
         by_worker[:, second] = wanted / crowding, served, backlog
-    demand, crowding, loads = totals
-    return _Seconds(demand, crowding, loads, arrived, *by_worker)
+    demands, crowdings, loads = totals
+    return _Seconds(demands, crowdings, loads, arrived, *by_worker)
 
 
 def _hog(draw: np.random.Generator, seconds: int, cores: int) -> Floats:

@@ -32,7 +32,7 @@ class HealthSettings(Settings):
     stalled_s: float = Field(
         default=1.0,
         ge=0,
-        description="Seconds after which a task that runs on while others are done counts against its worker; 0: never.",
+        description="Seconds after which a task that outlasts all others counts against its worker; 0: never.",
     )
     advisory: bool = Field(default=False, description="Whether bypasses are only reported.")
 

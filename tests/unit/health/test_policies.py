@@ -81,7 +81,7 @@ def test_i6_a_predicted_slowdown_is_suspicious() -> None:
 
 def test_policies_are_found_by_name() -> None:
     assert set(HEALTH_POLICIES) == {"peers", "prediction-error", "predicted-slowdown"}
-    with pytest.raises(ConfigError, match="health.peers.factor"):
+    with pytest.raises(ConfigError, match=r"health\.peers\.factor"):
         make_health_policy("peers", {"factor": 0})
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields
 from typing import Any
 
 import jax
@@ -20,7 +20,7 @@ from foretide.health.idrnn.networks import IdrnnNetwork
 from foretide.health.idrnn.scaling import Floats32, Ranges
 from foretide.health.idrnn.settings import IdrnnSettings
 
-__all__ = ["FEWEST_WINDOWS", "train_idrnn"]
+__all__ = ["FEWEST_WINDOWS", "linear_memory", "train_idrnn", "train_together"]
 
 #: With fewer windows than these a network learns noise.
 FEWEST_WINDOWS = 20
@@ -49,16 +49,34 @@ def train_idrnn(
 ) -> IdrnnModel:
     """Train networks on what was recorded of a machine, and return the one with the least validation error.
 
+    See `train_together`, which learns from several machines.
+    """
+    return train_together([table], settings, progress=progress)[0]
+
+
+def train_together(
+    tables: Sequence[MachineTable],
+    settings: IdrnnSettings | None = None,
+    *,
+    progress: Callable[[int, int, float], None] | None = None,
+) -> list[IdrnnModel]:
+    """Train one network for several machines, each in ranges of its own.
+
     The result depends on the arguments alone.
 
     Parameters
     ----------
-    table : MachineTable
-        The features of the machine and its workers.
+    tables : sequence of MachineTable
+        The features of each machine and its workers; all with as many workers.
     settings : IdrnnSettings
         The network and how it is trained.
     progress : callable, optional
         Called with seed, epoch and validation error; what it raises ends the training.
+
+    Returns
+    -------
+    list of IdrnnModel
+        One for each table: the weights that have the least validation error, with the machine's ranges.
 
     Raises
     ------
@@ -66,23 +84,33 @@ def train_idrnn(
         When there is too little to learn from.
     """
     settings = settings or IdrnnSettings()
-    ranges = Ranges.of(table) if len(table) and table.workers else None
-    windows = None if ranges is None else _cut(table, ranges, settings.window)
-    if windows is None or ranges is None or len(windows) < FEWEST_WINDOWS:
+    known = [table for table in tables if len(table) > settings.window and table.workers]
+    ranges = [Ranges.of(table) for table in known]
+    parts = [_cut(table, each, settings.window) for table, each in zip(known, ranges, strict=True)]
+    if len(known) < len(tables) or sum(map(len, parts)) < FEWEST_WINDOWS:
+        lengths = ", ".join(f"{len(table)} steps of {len(table.workers)} on {table.machine!r}" for table in tables)
         raise ForecastError(
-            f"features of machine {table.machine!r}: expected at least {FEWEST_WINDOWS + settings.window} steps of at "
-            f"least one worker to train on, got {len(table)} steps of {len(table.workers)}; record for longer"
+            f"features of machines: expected at least {FEWEST_WINDOWS + settings.window} steps of at least one worker "
+            f"to train on, got {lengths or 'none'}; record for longer"
         )
+    if len({len(table.workers) for table in known}) > 1:
+        raise ForecastError(
+            f"features of machines: expected as many workers on each, got {[len(table.workers) for table in known]}; "
+            f"train machines with different numbers apart"
+        )
+    windows = _Windows(*(np.concatenate([getattr(part, each.name) for part in parts]) for each in fields(_Windows)))
     runs = [_train_seed(windows, settings, settings.seed + place, progress) for place in range(settings.seeds)]
     best = int(np.argmin([error for _, error in runs]))
-    step_s = float(np.median(np.diff(table.at_s)))
-    return IdrnnModel(runs[best][0].arrays(), ranges, settings.window, step_s, runs[best][1], settings.seed + best)
+    arrays, error, seed = runs[best][0].arrays(), runs[best][1], settings.seed + best
+    steps_s = [float(np.median(np.diff(table.at_s))) for table in known]
+    return [
+        IdrnnModel(arrays, each, settings.window, step_s, error, seed)
+        for each, step_s in zip(ranges, steps_s, strict=True)
+    ]
 
 
-def _cut(table: MachineTable, ranges: Ranges, window: int) -> _Windows | None:
+def _cut(table: MachineTable, ranges: Ranges, window: int) -> _Windows:
     """Return every window of the table with what followed it."""
-    if len(table) <= window:
-        return None
     inputs, targets = tier_inputs(ranges, table.machine_values, table.worker_values)
     view = np.lib.stride_tricks.sliding_window_view
     return _Windows(
@@ -125,7 +153,7 @@ def linear_memory(targets: Floats32, ahead: Floats32, shrinkage: float) -> tuple
 
     >>> past = np.random.default_rng(1).random((50, 3, 2, 1)).astype(np.float32)
     >>> weights, constant = linear_memory(past, 0.5 * past[:, -1] + 0.25, 1e-6)
-    >>> weights.round(3).ravel().tolist(), constant.round(3).tolist()
+    >>> (weights.round(3) + 0.0).ravel().tolist(), constant.round(3).tolist()
     ([0.0, 0.0, 0.5], [0.25])
     """
     steps, kinds = targets.shape[1], targets.shape[3]
