@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 EXTRAS ?= dev,deep,boost,service
 
-.PHONY: help run test lint unit spark soak venv java format docs-config lock bench reproduce bench-spark bench-flink clean
+.PHONY: help run test lint unit browser spark soak venv java format docs-config lock bench reproduce bench-spark bench-flink clean
 
 help: ## Show what can be made
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -32,7 +32,10 @@ lint: venv ## Check format, lint, types and the direction of imports
 	$(BIN)/lint-imports --no-logo
 
 unit: venv ## Run all tests that need no Spark
-	$(BIN)/pytest -q -m "not spark" -n 2
+	$(BIN)/pytest -q -m "not spark and not browser" -n 2
+
+browser: venv ## Run the dashboard's tests, which need Chromium and its driver
+	$(BIN)/pytest -q -m browser tests/browser
 
 spark: venv java ## Run the tests on Spark
 	$(BIN)/pytest -q -m spark tests/spark
