@@ -192,9 +192,14 @@ def test_a_driver_that_is_killed_again_and_again_loses_nothing_and_repeats_nothi
 
 
 def candidates_for(victim: str, driver: Driver) -> list[psutil.Process]:
-    """Return the processes of a kind, waiting for one: right after a kill, its successor is still to come."""
+    """Return the processes of a kind, waiting for one: right after a kill, its successor is still to come.
+
+    There are none when all input is through.
+    """
     deadline_s = time.monotonic() + SECONDS
     while time.monotonic() < deadline_s:
+        if (driver.root / "done").exists():
+            return []
         found = driver.children("CoarseGrainedExecutorBackend" if victim == "executor" else "foretide.spark.daemon")
         if victim == "worker":
             # Forks of the daemon are the workers; the daemon itself is their parent.
@@ -218,13 +223,17 @@ def test_executors_and_workers_that_are_killed_cost_no_row(
     make_driver: Callable[[str, str], Driver], write_trace: Write, tmp_path: Path
 ) -> None:
     numbers = random.Random(21)
-    trace = write_trace(*[1000.0] * 3)
+    trace = write_trace(*[1000.0] * 8)
     driver = make_driver(trace, "local-cluster[2,1,1024]")
     driver.start()
     driver.wait_for("working")
     victims = ["worker", "executor", "worker"] * (2 if KILLS > 3 else 1)
+    killed = set()
     for victim in victims:
-        time.sleep(numbers.uniform(0.5, 1.5))
-        numbers.choice(candidates_for(victim, driver)).kill()
+        time.sleep(numbers.uniform(0.2, 1.0))
+        if found := candidates_for(victim, driver):
+            numbers.choice(found).kill()
+            killed.add(victim)
     driver.wait_for("done")
+    assert killed == {"worker", "executor"}
     check_sinks(tmp_path, trace)

@@ -35,5 +35,5 @@ def scaled(values: Floats) -> tuple[Floats, float]:
 
 def rates(values: Floats, scale: float) -> Floats:
     """Return scaled values in events per second again: not negative, and finite."""
-    back: Floats = np.clip(values, 0.0, _LARGEST / max(scale, 1.0)) * scale
+    back: Floats = np.minimum(np.maximum(values, 0.0), _LARGEST / max(scale, 1.0)) * scale
     return back
