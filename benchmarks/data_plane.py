@@ -47,27 +47,36 @@ def found(results: Path) -> list[dict[str, Any]]:
     return [json.loads(file.read_text(encoding="utf-8")) for file in files if file.exists()]
 
 
-def cells(line: dict[str, Any]) -> list[str]:
-    """Return a line of the table."""
+def cells(line: dict[str, Any], quick: bool) -> list[str]:
+    """Return a line of the table; short runs are marked."""
     verdict = {True: "yes", False: "**no**", None: "not measured"}[line["reached"]]
     measured = ""
     if line["ratio"] is not None:
         pairs = line["ratio"]["pairs"]
         measured = f"{line['median']:.2f} ({min(pairs):.2f} to {max(pairs):.2f}, {len(pairs)} pairs)"
-    return [line["what"], line["against"], f"{line['sense']} {line['target']:g}", measured, verdict]
+    return [
+        line["what"] + (" †" if quick else ""),
+        line["against"],
+        f"{line['sense']} {line['target']:g}",
+        measured,
+        verdict,
+    ]
 
 
 def assemble(results: Path, document: Path) -> str:
     """Put the table of targets together, write it into `document`, and return it."""
     parts = found(results)
     lines = [line for part in parts for line in part["lines"]]
-    table = markdown_table(["what", "against", "target", "measured", "reached"], [cells(line) for line in lines])
+    rows = [cells(line, part["quick"]) for part in parts for line in part["lines"]]
+    table = markdown_table(["what", "against", "target", "measured", "reached"], rows)
     reached = sum(line["reached"] is True for line in lines)
     missed = [line["what"] for line in lines if line["reached"] is False]
     unmeasured = [line["what"] for line in lines if line["reached"] is None]
     verdict = [f"{reached} of {len(lines)} targets are reached."]
     if missed:
         verdict.append(f"Short of its target: {'; '.join(missed)}.")
+    if any(part["quick"] for part in parts):
+        verdict.append("† Short runs (`--quick --repeats 3`).")
     if unmeasured:
         verdict.append(f"Not measured here: {'; '.join(unmeasured)}.")
     machine = parts[0]["machine"] if parts else {}

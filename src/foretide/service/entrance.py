@@ -17,11 +17,8 @@ __all__ = ["Entrance"]
 
 # Nothing from elsewhere is loaded, run, or allowed to frame the page.
 _POLICY = "default-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
-_SECURITY = [
-    (b"content-security-policy", _POLICY.encode()),
-    (b"x-content-type-options", b"nosniff"),
-    (b"referrer-policy", b"no-referrer"),
-]
+_DATA = [(b"x-content-type-options", b"nosniff")]
+_PAGES = [*_DATA, (b"content-security-policy", _POLICY.encode()), (b"referrer-policy", b"no-referrer")]
 
 
 class Entrance:
@@ -78,7 +75,8 @@ class _Answer:
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
-            message["headers"] = [*message.get("headers", ()), *_SECURITY]
+            safety = _DATA if self._scope["path"].startswith("/v1/") else _PAGES
+            message["headers"] = [*message.get("headers", ()), *safety]
             route: Any = self._scope.get("route")
             path = getattr(route, "path", "other")
             self._metrics.answered(self._scope["method"], path, message["status"], time.perf_counter() - self._began)
