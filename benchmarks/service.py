@@ -148,7 +148,9 @@ def run_role(role: str, store: str) -> None:
     listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listening.bind(("127.0.0.1", 0))
     listening.listen(128)
-    config = uvicorn.Config(_app(role, store), log_level="warning", access_log=False, server_header=False, ws="none")
+    config = uvicorn.Config(
+        _app(role, store), log_level="warning", access_log=False, server_header=False, ws="none", timeout_keep_alive=60
+    )
     served = uvicorn.Server(config)
     thread = threading.Thread(target=served.run, args=([listening],))
     thread.start()

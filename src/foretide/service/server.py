@@ -20,6 +20,8 @@ __all__ = ["BackgroundService"]
 # Followers of live data would keep the service from ending.
 _GRACE_S = 2
 _START_S = 30.0
+# Clients that ask now and then keep their connection.
+_IDLE_S = 30
 
 
 class BackgroundService:
@@ -89,6 +91,7 @@ def _server(store: RunStore, settings: ServiceSettings) -> uvicorn.Server:
         access_log=False,
         server_header=False,
         timeout_graceful_shutdown=_GRACE_S,
+        timeout_keep_alive=_IDLE_S,
         ws="none",
     )
     return uvicorn.Server(config)

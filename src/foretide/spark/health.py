@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import Protocol, Self
@@ -47,6 +47,18 @@ class Batches(Protocol):
         ...
 
 
+class Stalls(Protocol):
+    """Tells of tasks that run too long; `RunningTasks` is one."""
+
+    def signals(self) -> list[WorkerSignals]:
+        """Return how slow workers are whose tasks stall at this moment."""
+        ...
+
+    def remember(self, seconds: float) -> None:
+        """Take note of how long a task took that was alone in its round."""
+        ...
+
+
 class Presence(WorkerActuator, Protocol):
     """An actuator that knows which workers there are."""
 
@@ -72,8 +84,8 @@ class HealthWatch:
         Models, for policies that need them.
     trainer : HealthTrainer, optional
         Trains models anew.
-    running_tasks : callable, optional
-        Returns signals of workers whose tasks stall at this moment, see `RunningTasks`.
+    running_tasks : RunningTasks, optional
+        Tells of workers whose tasks stall at this moment.
     recorder : FeatureRecorder, optional
         Keeps features for good.
     events : EventSink, optional
@@ -90,7 +102,7 @@ class HealthWatch:
         *,
         predictor: HealthPredictor | None = None,
         trainer: HealthTrainer | None = None,
-        running_tasks: Callable[[], list[WorkerSignals]] | None = None,
+        running_tasks: Stalls | None = None,
         recorder: FeatureRecorder | None = None,
         events: EventSink | None = None,
         clock: Clock | None = None,
@@ -140,13 +152,27 @@ class HealthWatch:
                 self._machines |= {id: worker.machine for id, worker in batch.workers.items()}
                 if batch.workers:
                     looks.append(self.manager.look(signals_of(batch.workers), self._actuator.present()))
-        if self._running_tasks is not None and (stalled := self._running_tasks()):
-            # Spark knows hosts by other names than they do themselves.
-            named = [replace(each, machine=self._machines.get(each.worker, each.machine)) for each in stalled]
-            looks.append(self.manager.look(named, self._actuator.present()))
+                self._remember(batch)
+        if self._running_tasks is not None and (stalled := self._running_tasks.signals()):
+            looks.append(self._look_at(stalled))
         if self._trainer is not None and (models := self._trainer.tick(self._clock.now_s())):
             self.manager.adopt(HealthPredictor(models))
         return looks
+
+    def _look_at(self, stalled: Sequence[WorkerSignals]) -> Look:
+        """Judge workers whose tasks stall; those that have nothing to do count as usual."""
+        present = self._actuator.present()
+        busy = {each.worker for each in stalled}
+        idle = [WorkerSignals(id, "", {"slowness": 1.0}) for id in present if id not in busy]
+        # Spark knows hosts by other names than they do themselves.
+        named = [replace(each, machine=self._machines.get(each.worker, each.machine)) for each in (*stalled, *idle)]
+        return self.manager.look(named, present)
+
+    def _remember(self, batch: BatchStatistics) -> None:
+        if self._running_tasks is not None:
+            for worker in batch.workers.values():
+                for seconds in worker.alone_s:
+                    self._running_tasks.remember(seconds)
 
     def _run(self) -> None:
         while not self._stop.wait(_POLL_S):
@@ -212,7 +238,7 @@ def watch_health(
         running,
         ExecutorBypass(open_scheduler(spark), replacement=replacement),
         settings,
-        running_tasks=RunningTasks(spark, least_s=settings.stalled_s).signals if settings.stalled_s else None,
+        running_tasks=RunningTasks(spark, least_s=settings.stalled_s) if settings.stalled_s else None,
         recorder=recorder,
         events=events,
     )

@@ -49,6 +49,8 @@ class WorkerStatistics:
         The former for rounds in which several workers had tasks, and what the median task of those rounds took.
     reports : list of FeatureReport
         Features read meanwhile.
+    alone_s : list of float
+        What tasks took that were alone in their round.
     """
 
     machine: str = ""
@@ -65,9 +67,10 @@ class WorkerStatistics:
     compared_s: float = 0.0
     usual_s: float = 0.0
     reports: list[FeatureReport] = field(default_factory=list)
+    alone_s: list[float] = field(default_factory=list)
 
     def add(self, other: WorkerStatistics) -> None:
-        """Add another's totals; reports are not kept."""
+        """Add another's totals; lists are not kept."""
         self.machine = other.machine
         for name in _TOTALS:
             setattr(self, name, getattr(self, name) + getattr(other, name))
@@ -82,7 +85,7 @@ class WorkerStatistics:
         return {name: float(getattr(self, name)) for name in _TOTALS}
 
 
-_TOTALS = tuple(each.name for each in fields(WorkerStatistics) if each.name not in ("machine", "reports"))
+_TOTALS = tuple(each.name for each in fields(WorkerStatistics) if each.name not in ("machine", "reports", "alone_s"))
 
 
 def worker_statistics(results: Iterable[Mapping[str, Any]]) -> dict[str, WorkerStatistics]:
@@ -105,6 +108,8 @@ def worker_statistics(results: Iterable[Mapping[str, Any]]) -> dict[str, WorkerS
             if comparable:
                 task.compared_s, task.usual_s = task.task_s, usual_s
             found[id].add(task)
+            if len(tasks) == 1:
+                found[id].alone_s.append(task.task_s)
             if report := result["worker"].get("features"):
                 found[id].reports.append(_report(report))
     return dict(found)

@@ -1,0 +1,67 @@
+"""Worker health on Spark: features come back with tasks, and split ratios are heeded from the next batch on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pyspark.sql import SparkSession
+
+from foretide.experiments.split import declare
+from foretide.health.features import MACHINE_NAMES, WORKER_NAMES
+from foretide.spark import EngineSettings, RunningTopology, start
+from foretide.spark.bypassing import SplitBypass
+from foretide.spark.executors import ExecutorsUnavailable
+from foretide.spark.health import HealthWatch, watch_health
+from foretide.store import RunSpec, RunStore
+
+pytestmark = pytest.mark.spark
+
+
+def wait_for(running: RunningTopology, condition: Callable[[], bool], seconds: float = 90.0) -> None:
+    end_s = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end_s, "it did not happen in time"
+        running.wait(0.1)
+
+
+def test_i3_i1_features_are_stored_and_split_ratios_heeded(
+    spark: SparkSession, tmp_path: Path, write_trace: Callable[..., str]
+) -> None:
+    topology = declare(write_trace(*[500.0] * 600))
+    settings = EngineSettings(features_every_s=0.2)
+    with RunStore(tmp_path / "runs.db") as store, store.begin_run(RunSpec(topology=topology)) as recorder:
+        running = start(topology, spark, tmp_path / "run", settings)
+        splitter = SplitBypass(running, "passages", "query", [1.0, 1.0, 1.0])
+        try:
+            with HealthWatch(running, splitter, recorder=recorder) as watch:
+                wait_for(running, lambda: len([s for s in watch.samples if s.level == "worker"]) >= 3)
+                version = splitter.split([7, 3, 2])
+                splitter.bypass("2", "for the test")
+                wait_for(running, lambda: running.batches()[-1].plan_version > version)
+                bypassed = running.batches()[-1]
+        finally:
+            running.stop()
+        recorder.flush()
+        features = store.run(recorder.id).features()
+    rows = [bypassed.operators[("query", replica)].rows_in for replica in range(2)]
+    assert ("query", 2) not in bypassed.operators
+    np.testing.assert_allclose(np.array(rows) / sum(rows), [0.7, 0.3], atol=0.02)
+    workers = [sample for sample in features if sample.level == "worker"]
+    assert {sample.owner for sample in workers} == {"driver"}
+    assert workers[-1].names == WORKER_NAMES
+    known = workers[-1].by_name()
+    assert known["cpu"] > 0
+    assert known["heap_used_kib"] > 0
+    assert known["task_rate"] > 0
+    machines = [sample for sample in features if sample.level == "machine"]
+    assert machines[-1].names == MACHINE_NAMES
+    assert np.isfinite(machines[-1].values).mean() > 0.8
+
+
+def test_on_local_there_are_no_executors_to_go_around(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(ExecutorsUnavailable, match="slots only"):
+        watch_health(None, spark)  # type: ignore[arg-type]
