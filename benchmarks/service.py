@@ -42,6 +42,7 @@ OPERATORS = 50
 CONNECTIONS = 8
 SAMPLES = np.random.default_rng(20_240_501).uniform(50, 150, 100).round(3).tolist()
 BODY = json.dumps({"samples": SAMPLES, "horizon": 30}).encode()
+BODY_WITH_QUANTILES = json.dumps({"samples": SAMPLES, "horizon": 30, "quantiles": [0.1, 0.5, 0.9]}).encode()
 
 
 def main() -> None:
@@ -60,11 +61,15 @@ def main() -> None:
                 {
                     "forecasts": lambda: asyncio.run(_flat_out(service.url, "/v1/forecast/lr", turn_s)),
                     "echo": lambda: asyncio.run(_flat_out(echo.url, "/echo", turn_s)),
+                    "with quantiles": lambda: asyncio.run(
+                        _flat_out(service.url, "/v1/forecast/lr", turn_s, BODY_WITH_QUANTILES)
+                    ),
                 },
                 options.repeats,
                 show=lambda rate: f"{rate:,.0f}/s",
             )
             live = follow(service, store, follow_s)
+    with_quantiles = between(flat_out["with quantiles"], flat_out["echo"])
     note = "Where nothing is compared, the figure itself stands for the ratio: of each stretch, or of the one run."
     lines = [
         Measured(
@@ -81,6 +86,7 @@ def main() -> None:
             "at least",
             RATIO_TARGET,
             between(flat_out["forecasts"], flat_out["echo"]),
+            f"With three quantiles of each of the 30 steps the ratio is {with_quantiles.median:.2f}.",
         ),
         Measured(
             "batch to reader at 50 operators, longest, s", "", "at most", DELAY_TARGET_S, _figures([live.longest_s])
@@ -182,10 +188,10 @@ def _app(role: str, store: str) -> Any:
 class Connection:
     """A connection that is kept open, with as little around it as can be: the client must not be what is measured."""
 
-    def __init__(self, url: str, path: str) -> None:
+    def __init__(self, url: str, path: str, body: bytes = BODY) -> None:
         self._host = urlsplit(url).netloc
         head = f"POST {path} HTTP/1.1\r\nHost: {self._host}\r\nContent-Type: application/json\r\n"
-        self._request = f"{head}Content-Length: {len(BODY)}\r\n\r\n".encode() + BODY
+        self._request = f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
 
     async def open(self) -> Connection:
         """Connect."""
@@ -237,9 +243,9 @@ async def _paced(url: str, path: str, rate_per_s: float, seconds: float) -> Pace
     return Paced(len(found), len(found) / spent_s, p50, p95, p99, float(took_ms.max()), failed)
 
 
-async def _flat_out(url: str, path: str, seconds: float) -> float:
+async def _flat_out(url: str, path: str, seconds: float, body: bytes = BODY) -> float:
     """Return the requests a second that are answered when each connection asks again at once."""
-    every = [await Connection(url, path).open() for _ in range(CONNECTIONS)]
+    every = [await Connection(url, path, body).open() for _ in range(CONNECTIONS)]
     began = time.perf_counter()
     counts = [0] * CONNECTIONS
 

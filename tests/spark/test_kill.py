@@ -78,14 +78,15 @@ class Driver:
     def children(self, *words: str) -> list[psutil.Process]:
         """Return its processes, those with all of `words` in their command line."""
         found = []
+        assert self._process is not None
         try:
-            assert self._process is not None
-            for child in psutil.Process(self._process.pid).children(recursive=True):
-                self._known[child.pid] = child
-                if all(any(word in part for part in child.cmdline()) for word in words):
-                    found.append(child)
+            children = psutil.Process(self._process.pid).children(recursive=True)
         except psutil.Error:
-            pass
+            return []
+        for child in children:
+            self._known[child.pid] = child
+            if all(any(word in part for part in words_of(child)) for word in words):
+                found.append(child)
         return found
 
     def kill(self) -> None:
@@ -211,6 +212,14 @@ def candidates_for(victim: str, driver: Driver) -> list[psutil.Process]:
     raise AssertionError(f"no {victim} to kill within {SECONDS} s")
 
 
+def words_of(process: psutil.Process) -> list[str]:
+    """Return the words of a command line, none when the process has ended; it may still be listed as a zombie."""
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return []
+
+
 def parent_of(process: psutil.Process) -> int | None:
     """Return the parent's number, or None when the process is gone."""
     try:
@@ -223,7 +232,7 @@ def test_executors_and_workers_that_are_killed_cost_no_row(
     make_driver: Callable[[str, str], Driver], write_trace: Write, tmp_path: Path
 ) -> None:
     numbers = random.Random(21)
-    trace = write_trace(*[1000.0] * 8)
+    trace = write_trace(*[1000.0] * 12)
     driver = make_driver(trace, "local-cluster[2,1,1024]")
     driver.start()
     driver.wait_for("working")

@@ -42,7 +42,7 @@ def split(
 @app.command()
 def bypass(
     out: _Out = _OUT,
-    before: Annotated[float, typer.Option(min=10.0, help="Seconds before the worker is throttled.")] = 60.0,
+    before: Annotated[float, typer.Option(min=10.0, help="Seconds before the worker is throttled.")] = 45.0,
     throttled: Annotated[float, typer.Option(min=5.0, help="Seconds for which it is.")] = 60.0,
     rate: Annotated[float, typer.Option(min=10.0, help="Events per second.")] = 120.0,
     master: Annotated[
@@ -58,7 +58,7 @@ def bypass(
     """
     from foretide.experiments.bypass import BypassOptions, report_bypass, run_bypass
 
-    warm_up = min(30.0, before / 2)
+    warm_up = min(20.0, before / 2)
     options = BypassOptions(before_s=before, throttled_s=throttled, warm_up_s=warm_up, rate=rate, master=master)
     _tell("with worker health")
     with_bypass = run_bypass(options, tell=_tell)

@@ -55,16 +55,17 @@ class BypassOptions:
         How workers are watched.
     """
 
-    before_s: float = 60.0
+    before_s: float = 45.0
     throttled_s: float = 60.0
-    warm_up_s: float = 30.0
+    warm_up_s: float = 20.0
     rate: float = 120.0
     wait_s: float = 0.003
     share: float = 0.1
     trigger_s: float = 1.0
     master: str = "local-cluster[3,1,1024]"
     health: HealthSettings = field(
-        default_factory=lambda: HealthSettings(bypass=BypassSettings(confirm=3, cool_down_s=60.0))
+        # Batches take a third of a second: half a second is long.
+        default_factory=lambda: HealthSettings(stalled_s=0.5, bypass=BypassSettings(confirm=3, cool_down_s=60.0))
     )
 
 

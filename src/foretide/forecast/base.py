@@ -156,22 +156,24 @@ class Forecaster(BaseModel):
         """
         asked = _checked(horizon, levels)
         started = time.perf_counter()
-        values = bridged(self._series.values)
+        series = self._series
+        values = bridged(series.values)
         if not values.size:
-            raise NotReadyError(f"forecaster {self.name!r} has seen no value of {self._series.name!r} yet")
+            raise NotReadyError(f"forecaster {self.name!r} has seen no value of {series.name!r} yet")
         values, scale = scaled(values)
         mean, quantiles = self.outlook(values, horizon, asked)
         self._check("the mean", mean, (horizon,))
         self._check("the quantiles", quantiles, (asked.size, horizon))
         mean, quantiles = rates(mean, scale), np.sort(rates(quantiles, scale), axis=0)
-        if self._errors is None:
-            self._errors = LeadErrors()
-        self._errors.remember(self._seen, mean)
+        errors = self._errors
+        if errors is None:
+            errors = self._errors = LeadErrors()
+        errors.remember(self._seen, mean)
         return Forecast(
-            series=self._series.name,
+            series=series.name,
             model=self.name,
-            made_at_s=self._series.ended_at_s,
-            step_s=self._series.step_s,
+            made_at_s=series.ended_at_s,
+            step_s=series.step_s,
             mean=mean,
             quantiles=dict(zip(asked.tolist(), quantiles, strict=True)),
             cost_ms=1e3 * (time.perf_counter() - started),
@@ -220,11 +222,12 @@ class Forecaster(BaseModel):
         return tuple(module for module in EXTRAS.get(cls.needs or "", ()) if find_spec(module) is None)
 
     def _check(self, what: str, found: Floats, shape: tuple[int, ...]) -> None:
+        if found.shape == shape and np.isfinite(found).all():
+            return
         where = f"forecast of {self._series.name!r} by {self.name!r}"
         if found.shape != shape:
             raise ForecastError(f"{where}: expected {what} of {shape[-1]} steps, got shape {found.shape}")
-        if not np.isfinite(found).all():
-            raise ForecastError(f"{where}: expected finite rates, got {found.tolist()} for {what}")
+        raise ForecastError(f"{where}: expected finite rates, got {found.tolist()} for {what}")
 
 
 def _checked(horizon: int, levels: Sequence[float]) -> Floats:

@@ -41,10 +41,20 @@ class LeadErrors:
         self._errors: Floats = np.empty((0, _KEPT))
         self._counts: Ints = np.zeros(0, dtype=np.int64)
         self._slot = 0
+        # The last forecast: it takes its place when something asks for it, which nothing does of a lone one.
+        self._last: tuple[int, Floats] | None = None
 
     def remember(self, position: int, mean: Floats) -> None:
         """Keep the forecast made after `position` values; a second one from there replaces the first."""
-        path = mean[:_LEADS]
+        self._place_last()
+        self._last = (position, mean)
+
+    def _place_last(self) -> None:
+        if self._last is not None:
+            (position, mean), self._last = self._last, None
+            self._place(position, mean[:_LEADS])
+
+    def _place(self, position: int, path: Floats) -> None:
         last = self._origins[self._slot]
         if 0 <= last < position < last + path.size // _WAITING:
             return
@@ -57,6 +67,7 @@ class LeadErrors:
 
     def observe(self, position: int, values: Floats) -> None:
         """Compare the forecasts that wait with `values`, the first of which is number `position` of the series."""
+        self._place_last()
         for number, value in enumerate(values.tolist(), start=position):
             lead = number - self._origins
             due = np.flatnonzero((self._origins >= 0) & (lead >= 0) & (lead < self._counts.size))
@@ -82,6 +93,7 @@ class LeadErrors:
 
     def arrays(self) -> dict[str, Floats | Ints]:
         """Return everything as arrays, for `of`."""
+        self._place_last()
         return {
             "origins": self._origins,
             "paths": self._paths,

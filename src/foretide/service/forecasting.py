@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic_core import to_json
 from starlette.responses import Response
 
-from foretide.forecast import LEVELS, all_forecasters
+from foretide.forecast import all_forecasters
 from foretide.service.answers import json_answer
 from foretide.service.bodies import body_of, described
 from foretide.service.desk import Question
@@ -43,7 +43,9 @@ class ForecastRequest(BaseModel):
         default=1.0, gt=0, le=_LONGEST_STEP_S, allow_inf_nan=False, description="Seconds between two samples."
     )
     quantiles: list[Level] = Field(
-        default_factory=lambda: list(LEVELS), max_length=20, description="Levels of the quantiles to return."
+        default_factory=list,
+        max_length=20,
+        description="Levels of the quantiles to return beside the mean, which take longer than it.",
     )
 
 

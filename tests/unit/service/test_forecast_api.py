@@ -28,7 +28,8 @@ def problem_of(answer: Any, status: int, kind: str) -> str:
 
 
 def test_p6_the_next_steps_of_a_line_are_on_the_line(client: TestClient) -> None:
-    answer = client.post("/v1/forecast/lr", json={"samples": [10, 20, 30, 40], "horizon": 3})
+    body = {"samples": [10, 20, 30, 40], "horizon": 3, "quantiles": [0.1, 0.5, 0.9]}
+    answer = client.post("/v1/forecast/lr", json=body)
     assert answer.status_code == 200
     body = answer.json()
     assert body["model"] == "lr" and body["step_s"] == 1.0
@@ -51,8 +52,8 @@ def test_a_missing_sample_is_bridged(client: TestClient) -> None:
     assert answer.json()["mean"] == pytest.approx([40.0])
 
 
-def test_no_quantiles_may_be_asked_for(client: TestClient) -> None:
-    answer = client.post("/v1/forecast/basic", json={"samples": [1], "horizon": 1, "quantiles": []})
+def test_quantiles_come_when_they_are_asked_for(client: TestClient) -> None:
+    answer = client.post("/v1/forecast/basic", json={"samples": [1], "horizon": 1})
     assert answer.json()["quantiles"] == {}
 
 
