@@ -232,7 +232,7 @@ def test_executors_and_workers_that_are_killed_cost_no_row(
     make_driver: Callable[[str, str], Driver], write_trace: Write, tmp_path: Path
 ) -> None:
     numbers = random.Random(21)
-    trace = write_trace(*[1000.0] * 12)
+    trace = write_trace(*[1000.0] * 8)
     driver = make_driver(trace, "local-cluster[2,1,1024]")
     driver.start()
     driver.wait_for("working")

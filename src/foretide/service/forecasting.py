@@ -109,8 +109,8 @@ def _model(kind: Any) -> dict[str, Any]:
 async def forecast(request: Request, model: ModelName) -> Response:
     """Return the next steps of a series of rates, as a model expects them.
 
-    The model learns from the samples alone and forgets them afterwards. It runs beside the event loop: many may be
-    asked at once.
+    The model learns from the samples alone and forgets them afterwards. What takes longer than handing it over runs
+    beside the event loop: many may be asked at once.
     """
     state = state_of(request)
     asked = await body_of(request, ForecastRequest)

@@ -56,6 +56,7 @@ class ServiceMetrics:
         self._registry.register(RunCollector(store, now))
         # Looking a metric up by its labels takes longer than counting.
         self._of = lru_cache(1024)(self._labelled)
+        self._of_model = lru_cache(256)(lambda model: self._forecasts.labels(model))
 
     def answered(self, method: str, path: str, status: int, seconds: float) -> None:
         """Count an answer."""
@@ -68,7 +69,7 @@ class ServiceMetrics:
 
     def forecast(self, model: str, seconds: float) -> None:
         """Count a forecast."""
-        self._forecasts.labels(model).observe(seconds)
+        self._of_model(model).observe(seconds)
 
     def to_text(self) -> bytes:
         """Return all metrics as Prometheus reads them."""

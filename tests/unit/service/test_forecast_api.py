@@ -176,3 +176,56 @@ def test_no_more_wait_than_may() -> None:
 def test_many_are_answered_side_by_side() -> None:
     found = ask(ServiceSettings(), "lr", 20)
     assert [forecast.mean.tolist() for forecast in found] == [pytest.approx([3.0])] * 20
+
+
+class Telling(Lr):
+    """Tells which thread it runs on."""
+
+    def forecast_mean(self, values: Floats, horizon: int) -> Floats:
+        return np.full(horizon, float(threading.get_ident()))
+
+
+def threads_of(monkeypatch: pytest.MonkeyPatch, model: str, question: Question, known_ms: float | None) -> bool:
+    """Return whether the event loop itself answers, when so much is known of the model's cost."""
+    monkeypatch.setattr(desk, "_forecaster", lambda name: Telling())
+
+    async def ask_one() -> bool:
+        asked = ForecastDesk(ServiceSettings())
+        try:
+            if known_ms is not None:
+                asked._small_ms[model] = known_ms
+            return (await asked.ask(model, question)).mean[0] == threading.get_ident()
+        finally:
+            asked.close()
+
+    return asyncio.run(ask_one())
+
+
+def test_what_is_known_to_be_quick_is_answered_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert threads_of(monkeypatch, "lr", QUESTION, 0.05)
+    assert not threads_of(monkeypatch, "lr", QUESTION, None)
+    assert not threads_of(monkeypatch, "lr", QUESTION, 2.0)
+
+
+@pytest.mark.parametrize(
+    "question", [Question([1.0] * 1_000, 1), Question([1.0, 2.0], 500), Question([1.0, 2.0], 1, 1.0, [0.9])]
+)
+def test_large_questions_are_for_a_thread(monkeypatch: pytest.MonkeyPatch, question: Question) -> None:
+    assert not threads_of(monkeypatch, "lr", question, 0.05)
+
+
+def test_a_model_of_another_package_never_runs_on_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not threads_of(monkeypatch, "theirs", QUESTION, 0.05)
+
+
+def test_the_cost_of_small_questions_is_remembered() -> None:
+    async def costs() -> dict[str, float]:
+        asked = ForecastDesk(ServiceSettings())
+        try:
+            for question in (QUESTION, QUESTION, Question([1.0] * 1_000, 1)):
+                await asked.ask("basic", question)
+            return asked._small_ms
+        finally:
+            asked.close()
+
+    assert list(asyncio.run(costs())) == ["basic"]
