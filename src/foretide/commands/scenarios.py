@@ -14,12 +14,13 @@ from foretide.config import validated
 from foretide.control.settings import LoopSettings
 from foretide.errors import ConfigError
 from foretide.sim.compare import Scenario, calibrated, plain
+from foretide.sim.run import Input
 from foretide.sim.settings import SimulationSettings
 from foretide.sim.stress import Stress
 from foretide.topology import Topology
 from foretide.traces import RateTrace, known_traces, load_trace
 
-__all__ = ["CALIBRATED", "GROUPS", "Asked", "find_traces", "read_topology", "scenario"]
+__all__ = ["CALIBRATED", "GROUPS", "Asked", "Found", "find_input", "find_traces", "read_topology", "scenario"]
 
 #: The word that stands for the four operators of PA-SPS, calibrated for each of its traces.
 CALIBRATED = "pasps"
@@ -42,6 +43,50 @@ class Asked:
 def read_topology(name: str) -> Topology | None:
     """Return the topology of a file or an application, None for the calibrated one."""
     return None if name == CALIBRATED else load_topology_argument(name)
+
+
+@dataclass(frozen=True)
+class Found:
+    """What is simulated: a topology (None: the calibrated one), what arrives, and how often a recorded run decided."""
+
+    topology: Topology | None
+    input: Input
+    td_s: float | None = None
+
+
+def find_input(topology: str | None, trace: str | None, run: str | None, store: str | None) -> Found:
+    """Return what to simulate: a topology on a trace, or what a recorded run received, on its own topology or another.
+
+    Raises
+    ------
+    ConfigError
+        When neither is named, or both.
+    """
+    if (trace is None) == (run is None):
+        got = "both" if run is not None else "none"
+        raise ConfigError("--trace", expected="an input: either --trace, or --run with a recorded run", got=got)
+    if run is not None:
+        return _recorded(run, store, topology)
+    if topology is None:
+        expected = "a topology file or an application, since only recorded runs bring their own"
+        raise ConfigError("TOPOLOGY", expected=expected, got="none")
+    assert trace is not None
+    return Found(read_topology(topology), load_trace(trace))
+
+
+def _recorded(run: str, store: str | None, topology: str | None) -> Found:
+    from foretide.control.recorded import measured_topology, recorded_traces
+    from foretide.store import RunStore, default_store
+
+    with RunStore(store or default_store()) as runs:
+        recorded, traces = runs.run(run), recorded_traces(runs.export_trace(run))
+        if topology is None:
+            chosen = measured_topology(recorded.info.topology(), recorded.measurements())
+        elif topology == CALIBRATED:
+            raise ConfigError("TOPOLOGY", expected="a topology of the run's sources", got=repr(CALIBRATED))
+        else:
+            chosen = load_topology_argument(topology)
+    return Found(chosen, traces, recorded.info.td_s)
 
 
 def find_traces(text: str, option: str = "--traces") -> list[RateTrace]:
@@ -87,9 +132,13 @@ def _told_apart(traces: Sequence[RateTrace], paths: Sequence[str]) -> list[RateT
     ]
 
 
-def scenario(trace: RateTrace, asked: Asked) -> Scenario:
-    """Return what is simulated on one trace."""
-    base = calibrated(trace, asked.td_s) if asked.topology is None else plain(trace, asked.topology, asked.td_s)
+def scenario(trace: Input, asked: Asked) -> Scenario:
+    """Return what is simulated on one input; the calibrated topology has one source."""
+    if asked.topology is None:
+        assert isinstance(trace, RateTrace)
+        base = calibrated(trace, asked.td_s)
+    else:
+        base = plain(trace, asked.topology, asked.td_s)
     given = asked.settings
     if "stress" in given and not asked.stress:
         raise ConfigError("--set", expected="settings of stress only with --stress", got="stress without it")

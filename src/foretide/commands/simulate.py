@@ -17,22 +17,33 @@ if TYPE_CHECKING:
 __all__ = ["seconds_between", "simulate"]
 
 _WIDE = 120
+_TD_S = 30.0
 
 
 def simulate(
     topology: Annotated[
-        str,
+        str | None,
         typer.Argument(help="A topology file or an application (foretide apps); 'pasps' is the paper's, calibrated."),
-    ],
+    ] = None,
     trace: Annotated[
-        str,
+        str | None,
         typer.Option(
             help="The input: a shipped name, or a CSV file with second,events_per_second.", metavar="NAME|CSV"
         ),
-    ],
-    policy: Annotated[str, typer.Option(help="Who decides: a planner, as in 'pasps' or 'pasps:lr'.")],
+    ] = None,
+    policy: Annotated[str, typer.Option(help="Who decides: a planner, as in 'pasps' or 'pasps:lr'.")] = "foretide:auto",
+    run: Annotated[
+        str | None,
+        typer.Option(
+            help="Replay what a recorded run received, on its topology with the times measured: an id or 'latest'.",
+            metavar="RUN",
+        ),
+    ] = None,
+    store: Annotated[str | None, typer.Option(help="The store that has the run.", metavar="FILE|URL")] = None,
     forecaster: Annotated[str | None, typer.Option(help="Who looks ahead, for a policy that needs it.")] = None,
-    td: Annotated[float, typer.Option(help="Seconds between two decisions.")] = 30.0,
+    td: Annotated[
+        float | None, typer.Option(help="Seconds between two decisions; else those of the run, else 30.")
+    ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Runs with other randomness: seeds 0, 1, and so on.")] = 1,
     stress: Annotated[
         bool,
@@ -65,30 +76,32 @@ def simulate(
     [bold]Example:[/] foretide simulate examples/twitter_complex.toml --trace pasps_twitter_smoothed --policy pasps
     --forecaster auto --td 5 --html report.html
 
+    [bold]What another policy would have done:[/] foretide simulate --run latest --policy pasps
+
     [bold]Own traffic, under stress:[/] foretide simulate job.toml --trace rates.csv --policy ds2 --td 10 --stress
     --seeds 5 --json out.json
     """
     from rich.console import Console
 
-    from foretide.commands.scenarios import GROUPS, Asked, read_topology, scenario
+    from foretide.commands.scenarios import GROUPS, Asked, find_input, scenario
     from foretide.commands.simulate_view import SimulationView, metrics_table
     from foretide.sim.compare import Case
     from foretide.sim.policies import parse_policies, parse_settings
-    from foretide.traces import load_trace
 
     for path, option in ((html_out, "--html"), (json_out, "--json")):
         check_writable(path, option)
     one = parse_policies(policy, forecaster, option="--policy")[:1]
     [asked_policy], groups = parse_settings(settings or [], one, GROUPS)
+    found = find_input(topology, trace, run, store)
     asked = Asked(
-        topology=read_topology(topology),
-        td_s=seconds_between(td),
+        topology=found.topology,
+        td_s=seconds_between(found.td_s or _TD_S if td is None else td),
         stress=stress,
         warm_up_s=warm_up,
         cold_start=cold_start,
         settings=groups,
     )
-    what = scenario(load_trace(trace), asked)
+    what = scenario(found.input, asked)
     cases = [Case(what, asked_policy, seed) for seed in range(seeds)]
     console = Console() if Console().is_terminal else Console(width=_WIDE)
     reports = _run(cases, SimulationView(console, seeds))

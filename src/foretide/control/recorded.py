@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+
+import numpy as np
 
 from foretide.control.decision import Decision, Failure, Stage
 from foretide.control.ports import MetricSource
 from foretide.errors import ForetideError
 from foretide.records import Measurement
 from foretide.store import Arrivals, RunRecorder, StoredDecision
+from foretide.topology import Topology
 from foretide.traces import RateTrace
 
-__all__ = ["RecordedMetrics", "recalled", "recorded_trace", "recorded_traces"]
+__all__ = ["RecordedMetrics", "measured_topology", "recalled", "recorded_trace", "recorded_traces"]
 
 _STAGES: tuple[Stage, ...] = ("monitor", "forecast", "plan", "act")
 
@@ -60,3 +63,17 @@ def recorded_trace(arrivals: Arrivals, source: str | None = None) -> RateTrace:
 def recorded_traces(arrivals: Arrivals) -> dict[str, RateTrace]:
     """Return what arrived at each source as traces that can be replayed side by side."""
     return {source: recorded_trace(arrivals, source) for source in arrivals.rates}
+
+
+def measured_topology(topology: Topology, measurements: Iterable[Measurement]) -> Topology:
+    """Return the topology with the execution times that were measured, busy time ÷ events, where they were."""
+    operators = topology.layout.operators
+    busy_s, processed = np.zeros(len(operators)), np.zeros(len(operators))
+    for measurement in measurements:
+        busy_s += np.nan_to_num(measurement.busy_s)
+        processed += np.nan_to_num(measurement.processed)
+    known = (busy_s > 0) & (processed > 0)
+    seconds = np.divide(busy_s, processed, out=np.zeros_like(busy_s), where=known)
+    return topology.with_execution_times(
+        {operator: float(seconds[place]) for place, operator in enumerate(operators) if known[place]}
+    )

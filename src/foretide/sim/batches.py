@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -59,7 +60,8 @@ class BatchNetwork:
     r"""Sources and stages, with the ways of `foretide.spark`.
 
     A stage has :math:`n = \sum r_i` slots, which take :math:`p = \min(n, cores)` cores. A batch begins as soon as the
-    one before it has ended and an event waits. It takes the events that wait then, oldest first, as many as the slots
+    one before it has ended and an event waits; where there is a trigger, on its ticks, or late where the batch before
+    took longer. It takes the events that wait then, oldest first, as many as the slots
     finish within the target beside the fixed cost, or within half of the target where that is more. It lasts
     ``fixed_s + (per_task_s · tasks + work) / p`` seconds with n tasks for each round, and all its events leave the
     stage when it ends.
@@ -162,10 +164,20 @@ class BatchNetwork:
                 self._finish(stage, stage.batch, inbox, passed)
             queues = [self.stations[operator].queue for operator in stage.operators]
             first_s = min((queue.waiting[_kernels.AT, 0] for queue in queues if len(queue)), default=np.inf)
-            begins_s = max(stage.free_s, float(first_s))
+            begins_s = self._due_s(stage, float(first_s))
             if begins_s >= end_s:
                 return
+            stage.began_s = begins_s
             stage.batch = self._begin(stage, begins_s)
+
+    def _due_s(self, stage: Stage, first_s: float) -> float:
+        """Return when the next batch begins, given when its first event came."""
+        trigger_s = self._micro_batch.trigger_s
+        if not trigger_s or not np.isfinite(first_s):
+            return max(stage.free_s, first_s)
+        # The tick after the last batch began may have passed while it ran; without events ticks pass by.
+        due_s = max(stage.free_s, trigger_s * (math.floor(stage.began_s / trigger_s + 1e-9) + 1))
+        return due_s if first_s <= due_s else trigger_s * math.ceil(first_s / trigger_s - 1e-9)
 
     def _begin(self, stage: Stage, begins_s: float) -> Batch:
         """Start a batch: send what it takes through the stage and see how long that is."""

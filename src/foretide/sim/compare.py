@@ -18,7 +18,7 @@ from foretide.sim.options import SimulationOptions
 from foretide.sim.outcome import SimulationReport
 from foretide.sim.pasps_setup import PAPER_FORECASTERS, pasps_setup
 from foretide.sim.policies import Policy
-from foretide.sim.run import Watch, check_duration, peak_replicas, simulate
+from foretide.sim.run import Input, Watch, check_duration, name_of, peak_replicas, simulate
 from foretide.sim.settings import SimulationSettings
 from foretide.sim.stress import Stress
 from foretide.topology import Connector, Topology
@@ -55,7 +55,7 @@ class Scenario:
 
     Parameters
     ----------
-    trace : RateTrace
+    trace : RateTrace, or mapping of source to RateTrace
         The input.
     topology : Topology
         What runs.
@@ -75,7 +75,7 @@ class Scenario:
         How many observations the forecasters of PA-SPS look back, where that is part of the set-up.
     """
 
-    trace: RateTrace
+    trace: Input
     topology: Topology
     loop: LoopSettings
     settings: SimulationSettings
@@ -120,7 +120,7 @@ class Case:
         try:
             found = self.run(watch, keep_decisions=False).row()
         except ForetideError as error:
-            where = f"{self.policy.label} on {self.scenario.trace.name}, seed {self.seed}"
+            where = f"{self.policy.label} on {name_of(self.scenario.trace)}, seed {self.seed}"
             raise PlanError(f"{where}: {error}") from error
         return {name: found[name] for name in ROW}
 
@@ -145,7 +145,7 @@ def calibrated(trace: RateTrace, td_s: float, **changes: Any) -> Scenario:
     return replace(scenario, **changes)
 
 
-def plain(trace: RateTrace, topology: Topology, td_s: float, **changes: Any) -> Scenario:
+def plain(trace: Input, topology: Topology, td_s: float, **changes: Any) -> Scenario:
     """Return a scenario with a topology of the user's and defaults for all else; `changes` are fields to replace.
 
     >>> from foretide.sim.pasps_setup import twitter_chain

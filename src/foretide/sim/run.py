@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -22,18 +22,20 @@ from foretide.sim.trail import Tap
 from foretide.topology import Topology
 from foretide.traces import RateTrace
 
-__all__ = ["Watch", "check_duration", "peak_replicas", "simulate"]
+__all__ = ["Input", "Watch", "check_duration", "name_of", "peak_replicas", "simulate"]
 
 # Latencies are gathered about this often, for the report.
 _POLL_S = 1.0
 
+#: What arrives: the same at every source, or a trace for each of them.
+Input: TypeAlias = RateTrace | Mapping[str, RateTrace]
 #: Called with the simulated seconds that passed and those of the whole run; what it raises ends the run.
 Watch = Callable[[float, float], None]
 
 
 def simulate(
     topology: Topology,
-    trace: RateTrace | Mapping[str, RateTrace],
+    trace: Input,
     options: SimulationOptions | None = None,
     *,
     watch: Watch | None = None,
@@ -98,7 +100,7 @@ def simulate(
     return _report(warm, traces, options, tap, system, log, loop.failures.get("forecast", 0))
 
 
-def peak_replicas(topology: Topology, trace: RateTrace | Mapping[str, RateTrace]) -> Ints:
+def peak_replicas(topology: Topology, trace: Input) -> Ints:
     """Return the replicas that every operator needs at the input's peak: r_over of SPEC P8, by operator.
 
     >>> from foretide.topology import flow
@@ -111,7 +113,17 @@ def peak_replicas(topology: Topology, trace: RateTrace | Mapping[str, RateTrace]
     return needed_replicas(topology, peaks)
 
 
-def check_duration(trace: RateTrace | Mapping[str, RateTrace], options: SimulationOptions) -> float:
+def name_of(trace: Input) -> str:
+    """Return what to call an input: the names of its traces, each once.
+
+    >>> name_of({"a": RateTrace("day", 60, [1.0, 2.0]), "b": RateTrace("night", 60, [2.0, 1.0])})
+    'day + night'
+    """
+    traces = [trace] if isinstance(trace, RateTrace) else trace.values()
+    return " + ".join(dict.fromkeys(rates.name for rates in traces))
+
+
+def check_duration(trace: Input, options: SimulationOptions) -> float:
     """Return the seconds that a run takes, or raise a `ConfigError` where the trace is too short for the options."""
     traces = [trace] if isinstance(trace, RateTrace) else list(trace.values())
     duration_s = max(rates.duration_s for rates in traces)
@@ -127,7 +139,7 @@ def check_duration(trace: RateTrace | Mapping[str, RateTrace], options: Simulati
     return duration_s
 
 
-def _by_source(topology: Topology, trace: RateTrace | Mapping[str, RateTrace]) -> dict[str, RateTrace]:
+def _by_source(topology: Topology, trace: Input) -> dict[str, RateTrace]:
     sources = topology.layout.sources
     if isinstance(trace, RateTrace):
         return dict.fromkeys(sources, trace)
@@ -221,7 +233,7 @@ def _report(
     )
     return SimulationReport(
         topology=topology,
-        trace=" + ".join(dict.fromkeys(rates.name for rates in traces.values())),
+        trace=name_of(traces),
         options=options,
         r_over=r_over,
         metrics=measure(series, tap.latency, log.estimates, totals, by),

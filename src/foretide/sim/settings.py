@@ -72,6 +72,9 @@ class MicroBatch(Settings):
 
     fixed_s: float = Field(default=0.2, ge=0, allow_inf_nan=False, description="Seconds that any batch takes.")
     per_task_s: float = Field(default=0.025, ge=0, allow_inf_nan=False, description="CPU seconds that any task takes.")
+    trigger_s: float = Field(
+        default=0.0, ge=0, allow_inf_nan=False, description="Seconds between the starts of two batches, at least."
+    )
     batch_target_s: float = Field(
         default=1.0, gt=0, allow_inf_nan=False, description="Seconds of work that are admitted into a batch."
     )

@@ -7,13 +7,11 @@ arrives, what waits and how long batches take, and executors are its replicas.
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from types import TracebackType
-from typing import Any, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from pydantic import Field
@@ -26,6 +24,7 @@ from foretide.errors import ActuatorError, ConfigError
 from foretide.events import Event, EventLog, EventSink, FanOut
 from foretide.plan import GuardSettings
 from foretide.records import Ints, Measurement, Plan
+from foretide.spark.background import Background
 from foretide.spark.executors import (
     ExecutorCounts,
     ExecutorManager,
@@ -143,8 +142,10 @@ class _ExecutorActuator:
         return np.array([self.manager.request(executors).planned])
 
 
-class Attachment:
+class Attachment(Background):
     """Control over the executors of an application; `attach` makes one."""
+
+    _name: ClassVar[str] = "foretide-attached"
 
     def __init__(
         self,
@@ -158,6 +159,7 @@ class Attachment:
         clock: Clock | None = None,
         detach: Callable[[], None] = lambda: None,
     ) -> None:
+        super().__init__()
         self.events = EventLog()
         #: The records of the latest cycles, oldest first.
         self.decisions: deque[Decision] = deque(maxlen=10_000)
@@ -183,15 +185,9 @@ class Attachment:
             on_decision=self.decisions.append,
         )
         self.loop = ControlLoop(topology, parts, loop)
-        self._stop = threading.Event()
-        self._thread: threading.Thread | None = None
 
-    def start(self) -> None:
-        """Begin to decide, in a thread of its own."""
-        self._thread = threading.Thread(
-            target=self.loop.run, kwargs={"stop": self._stop}, name="foretide-attached", daemon=True
-        )
-        self._thread.start()
+    def _run(self) -> None:
+        self.loop.run(stop=self._stop)
 
     def counts(self) -> ExecutorCounts:
         """Return the executors planned, requested and observed; where none can be had, what is advised."""
@@ -201,24 +197,13 @@ class Attachment:
         planned = 1 if last is None or last.plan is None else int(last.plan.replicas[0])
         return ExecutorCounts(planned, 0, 1)
 
-    def stop(self) -> None:
+    def stop(self, timeout_s: float = 10.0) -> None:
         """Let go of the application; its executors stay as they are."""
-        self._stop.set()
-        if self._thread is not None:
-            self._thread.join(timeout=10.0)
-            self._thread = None
+        super().stop(timeout_s)
         try:
             self._detach()
         except Exception:
             _LOG.warning("the listener could not be removed", exc_info=True)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
 
 
 def attach(

@@ -19,7 +19,6 @@ from foretide.events import EventLog, EventSink
 from foretide.plan import Guarded, Planner
 from foretide.records import Measurement
 from foretide.spark.actuator import RuntimeActuator
-from foretide.spark.control import with_execution_times
 from foretide.spark.workspace import Workspace
 from foretide.store import RunStore, RuntimeStore
 from foretide.topology import Topology
@@ -118,7 +117,7 @@ def control_beside(
         events=given.events,
         overrides=runtime.overridden,
     )
-    return ControlLoop(with_execution_times(topology, {}), parts, chosen.loop)
+    return ControlLoop(topology, parts, chosen.loop)
 
 
 def steer_beside(loop: ControlLoop, store: RunStore, run: str, stop: threading.Event | None = None) -> None:

@@ -7,14 +7,12 @@ configuration; no query ever waits for it, and one whose controller has died goe
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from types import TracebackType
-from typing import Protocol, Self
+from dataclasses import dataclass, field
+from typing import ClassVar, Protocol
 
 import numpy as np
 
@@ -26,6 +24,7 @@ from foretide.forecast import Series
 from foretide.forecast.model_store import ModelStore
 from foretide.plan import Guarded, Planner
 from foretide.spark.actuator import Changeable, SparkActuator
+from foretide.spark.background import Background
 from foretide.spark.drift import DriftWatch
 from foretide.spark.executors import ExecutorCounts, ExecutorManager, ExecutorSettings, open_scheduler
 from foretide.spark.monitor import Observed, Sample, SparkMonitor
@@ -33,7 +32,7 @@ from foretide.spark.sampling import Sampler, SampleRecorder
 from foretide.spark.settings import EngineSettings
 from foretide.topology import Topology
 
-__all__ = ["Controller", "Recorder", "Steerable", "Steering", "steer", "with_execution_times"]
+__all__ = ["Controller", "Recorder", "Steerable", "Steering", "steer"]
 
 _LOG = logging.getLogger(__name__)
 _KEPT_DECISIONS = 10_000
@@ -131,14 +130,17 @@ def manage_executors(spark: object, settings: ExecutorSettings) -> ExecutorManag
     return manager
 
 
-class Controller:
+class Controller(Background):
     """A control loop over a topology on Spark, and the threads that keep it going.
 
     One thread samples every ``sample_s``, another runs a cycle every ``td_s``. Neither ever raises into the stream, and
     when they end, for whatever reason, the last plan stays in force.
     """
 
+    _name: ClassVar[str] = "foretide-controller"
+
     def __init__(self, running: Steerable, settings: ControlSettings, steering: Steering) -> None:
+        super().__init__()
         self.settings, self._recorder, self._clock = settings, steering.recorder, steering.clock
         #: What happened, the latest of it.
         self.events = EventLog(10_000)
@@ -161,8 +163,6 @@ class Controller:
         self._last_counts: ExecutorCounts | None = None
         self._refused = ""
         self.loop = self._make_loop(running.topology, steering)
-        self._stop = threading.Event()
-        self._thread: threading.Thread | None = None
 
     def _make_loop(self, topology: Topology, steering: Steering) -> ControlLoop:
         parts = Parts(
@@ -176,14 +176,12 @@ class Controller:
             models=steering.models,
             overrides=steering.overrides,
         )
-        return ControlLoop(with_execution_times(topology, steering.execution_s), parts, self.settings.loop)
+        return ControlLoop(topology.with_execution_times(steering.execution_s), parts, self.settings.loop)
 
     def start(self) -> None:
         """Begin to sample and to decide."""
-        self._stop.clear()
         self.sampler.start()
-        self._thread = threading.Thread(target=self._run, name="foretide-controller", daemon=True)
-        self._thread.start()
+        super().start()
 
     def _run(self) -> None:
         # The first forecast of a model loads and compiles what it needs: better now than within a deadline.
@@ -195,16 +193,8 @@ class Controller:
 
     def stop(self, timeout_s: float = 10.0) -> None:
         """Stop deciding; the last plan stays in force."""
-        self._stop.set()
-        if self._thread is not None:
-            self._thread.join(timeout=timeout_s)
-            self._thread = None
+        super().stop(timeout_s)
         self.sampler.stop(timeout_s)
-
-    @property
-    def is_alive(self) -> bool:
-        """Whether it decides."""
-        return self._thread is not None and self._thread.is_alive()
 
     @property
     def monitor(self) -> SparkMonitor:
@@ -215,14 +205,6 @@ class Controller:
     def samples(self) -> deque[Sample]:
         """The latest samples, oldest first."""
         return self.sampler.samples
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
 
     def executor_counts(self) -> ExecutorCounts | None:
         """Return the executors planned, requested and observed; None where they are not scaled."""
@@ -259,19 +241,3 @@ class Controller:
         self, kind: str, message: str, severity: Severity = "info", data: Mapping[str, object] | None = None
     ) -> None:
         self._events.emit(Event(self._clock.now_s(), kind, message, severity, data or {}))
-
-
-def with_execution_times(topology: Topology, execution_s: Mapping[str, float]) -> Topology:
-    """Return the topology with other execution times declared.
-
-    >>> from foretide.topology import flow
-    >>> job = flow("line")
-    >>> _ = job.source("in").operator("count", execution_s=1.0)
-    >>> with_execution_times(job.build(), {"count": 0.5}).declared_execution_s
-    array([0.5])
-    """
-    operators = tuple(
-        replace(operator, execution_s=execution_s[operator.id]) if operator.id in execution_s else operator
-        for operator in topology.operators
-    )
-    return replace(topology, operators=operators)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from types import TracebackType
-from typing import Protocol, Self
+from typing import ClassVar, Protocol
 
 from foretide.clock import Clock, SystemClock
 from foretide.events import EventLog, EventSink, FanOut
@@ -17,6 +15,7 @@ from foretide.health.manager import HealthManager, HealthSettings, Look, WorkerA
 from foretide.health.predictor import HealthPredictor
 from foretide.health.readings import STREAM, stream_features
 from foretide.health.trainer import HealthTrainer
+from foretide.spark.background import Background
 from foretide.spark.bypassing import ExecutorBypass, Replacement
 from foretide.spark.executors import open_scheduler
 from foretide.spark.running_tasks import RunningTasks
@@ -67,7 +66,7 @@ class Presence(WorkerActuator, Protocol):
         ...
 
 
-class HealthWatch:
+class HealthWatch(Background):
     """Follows the batches of a running topology: records features, judges workers, acts.
 
     It runs in a thread of its own and never raises into the stream.
@@ -94,6 +93,8 @@ class HealthWatch:
         Tells the time.
     """
 
+    _name: ClassVar[str] = "foretide-health"
+
     def __init__(
         self,
         running: Batches,
@@ -107,6 +108,7 @@ class HealthWatch:
         events: EventSink | None = None,
         clock: Clock | None = None,
     ) -> None:
+        super().__init__()
         self._running_tasks, self._machines = running_tasks, dict[str, str]()
         self.events = EventLog(10_000)
         sinks = [self.events] if events is None else [self.events, events]
@@ -116,31 +118,6 @@ class HealthWatch:
         self._log, self._seen = FeatureLog(), dict[str, int]()
         #: The latest features, oldest first.
         self.samples: deque[FeatureSample] = deque(maxlen=_KEPT)
-        self._stop = threading.Event()
-        self._thread: threading.Thread | None = None
-
-    def start(self) -> None:
-        """Begin to watch."""
-        self._stop.clear()
-        self._thread = threading.Thread(target=self._run, name="foretide-health", daemon=True)
-        self._thread.start()
-
-    def stop(self, timeout_s: float = 10.0) -> None:
-        """Stop watching; what is bypassed stays so."""
-        self._stop.set()
-        if self._thread is not None:
-            self._thread.join(timeout=timeout_s)
-            self._thread = None
-
-    def __enter__(self) -> Self:
-        if self._thread is None:
-            self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
 
     def look(self) -> list[Look]:
         """Take all batches into account that ended since the last call; one look for each."""

@@ -15,7 +15,6 @@ from foretide.plan.load import operator_shares, required_replicas, source_mix
 from foretide.plan.registry import find_planner
 from foretide.plan.threshold import Threshold
 from foretide.records import Plan
-from foretide.spark.control import with_execution_times
 from foretide.spark.inputs import InputSpec, TraceInput
 from foretide.spark.stages import compile_stages
 from foretide.topology import Topology
@@ -175,7 +174,7 @@ def peak_replicas(
     >>> peak_replicas(job.build(), {"in": 150.0}, {"b": 0.03}, utilisation=0.75)
     {'a': 2, 'b': 6}
     """
-    seconds = with_execution_times(topology, execution_s).declared_execution_s
+    seconds = topology.with_execution_times(execution_s).declared_execution_s
     unknown = np.flatnonzero(~(seconds > 0))
     if unknown.size:
         raise ConfigError(

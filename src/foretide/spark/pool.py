@@ -8,13 +8,15 @@ and kept from idling away, since Spark ends a worker that had nothing to do for 
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
+
+from foretide.spark.background import Background
 
 __all__ = ["ReplicaPool"]
 
@@ -22,7 +24,7 @@ _LOG = logging.getLogger(__name__)
 _TOUCH_S = 0.05
 
 
-class ReplicaPool:
+class ReplicaPool(Background):
     """Keeps a number of Python workers warm.
 
     Parameters
@@ -37,14 +39,15 @@ class ReplicaPool:
         How often idle workers are given something to do; below the minute after which Spark ends them.
     """
 
+    _name: ClassVar[str] = "foretide-replica-pool"
+
     def __init__(
         self, spark: SparkSession, slots: int, programs: Mapping[str, bytes] | None = None, every_s: float = 30.0
     ) -> None:
+        super().__init__()
         self._spark, self._every_s = spark, every_s
         self._touch = _Touch(dict(programs or {}))
         self._slots = max(1, min(slots, spark.sparkContext.defaultParallelism))
-        self._stopped = threading.Event()
-        self._thread: threading.Thread | None = None
 
     @property
     def slots(self) -> int:
@@ -59,17 +62,10 @@ class ReplicaPool:
     def start(self) -> None:
         """Warm up, and keep warm until `stop`."""
         self.warm_up()
-        self._thread = threading.Thread(target=self._keep_alive, name="foretide-replica-pool", daemon=True)
-        self._thread.start()
+        super().start()
 
-    def stop(self) -> None:
-        """Let the workers go."""
-        self._stopped.set()
-        if self._thread is not None:
-            self._thread.join(timeout=10.0)
-
-    def _keep_alive(self) -> None:
-        while not self._stopped.wait(self._every_s):
+    def _run(self) -> None:
+        while not self._stop.wait(self._every_s):
             try:
                 self.warm_up()
             except Exception:

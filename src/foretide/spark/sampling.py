@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
-from types import TracebackType
-from typing import Protocol, Self
+from typing import ClassVar, Protocol
 
 from foretide.clock import Clock, SystemClock
 from foretide.errors import MetricsError
 from foretide.events import Event, EventLog, EventSink, Severity
 from foretide.latency import LatencyHistogram
 from foretide.records import Measurement
+from foretide.spark.background import Background
 from foretide.spark.monitor import Observed, Sample, SparkMonitor
 
 __all__ = ["SampleRecorder", "Sampler"]
@@ -35,7 +34,7 @@ class SampleRecorder(Protocol):
         ...
 
 
-class Sampler:
+class Sampler(Background):
     """Samples a running topology every so many seconds, in a thread of its own.
 
     Histories then have even steps, however long a cycle of the control loop takes. It never raises into the stream: an
@@ -57,6 +56,8 @@ class Sampler:
         Tell the time, and durations.
     """
 
+    _name: ClassVar[str] = "foretide-sampler"
+
     def __init__(
         self,
         running: Observed,
@@ -68,6 +69,7 @@ class Sampler:
         clock: Clock | None = None,
         ticks: Callable[[], float] = time.monotonic,
     ) -> None:
+        super().__init__()
         self._every_s, self._recorder = every_s, recorder
         self._events: EventSink = EventLog() if events is None else events
         self._clock = clock or SystemClock()
@@ -75,31 +77,11 @@ class Sampler:
         #: The latest samples, oldest first.
         self.samples: deque[Sample] = deque(maxlen=_KEPT_SAMPLES)
         self._blind = False
-        self._stop = threading.Event()
-        self._thread: threading.Thread | None = None
-
-    def start(self) -> None:
-        """Begin to sample."""
-        self._stop.clear()
-        self._thread = threading.Thread(target=self._run, name="foretide-sampler", daemon=True)
-        self._thread.start()
 
     def stop(self, timeout_s: float = 10.0) -> None:
-        """Take a last sample, and stop."""
-        self._stop.set()
-        if self._thread is not None:
-            self._thread.join(timeout=timeout_s)
-            self._thread = None
+        """Stop, and take a last sample."""
+        super().stop(timeout_s)
         self.sample()
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
 
     def sample(self) -> None:
         """Take a sample now."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Self
 
 import numpy as np
 
@@ -125,3 +126,18 @@ class Topology:
     def operator(self, id: str) -> Operator:
         """Return the operator called `id`."""
         return self.operators[self.layout.operator_index[id]]
+
+    def with_execution_times(self, seconds: Mapping[str, float]) -> Self:
+        """Return it with other execution times declared, by operator; those not named stay.
+
+        >>> from foretide.topology import flow
+        >>> job = flow("line")
+        >>> _ = job.source("in").operator("count", execution_s=1.0)
+        >>> job.build().with_execution_times({"count": 0.5}).declared_execution_s
+        array([0.5])
+        """
+        operators = tuple(
+            replace(operator, execution_s=seconds[operator.id]) if operator.id in seconds else operator
+            for operator in self.operators
+        )
+        return replace(self, operators=operators)

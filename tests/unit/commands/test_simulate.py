@@ -3,10 +3,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from foretide.cli import app
+from foretide.records import Measurement
+from foretide.store import RunSpec, RunStore
+from foretide.topology import Topology, load_topology
 
 TOPOLOGY = """
 name = "words"
@@ -175,3 +179,60 @@ def test_help_teaches_with_an_example(runner: CliRunner) -> None:
     text = runner.invoke(app, ["simulate", "--help"]).stdout
     assert "Example: foretide simulate" in text
     assert "static.replicas=N" in text
+
+
+@pytest.fixture
+def recorded(runner: CliRunner) -> str:
+    """Return the store of one recorded run: `split` takes 4 ms, twice what it declares, and two sources feed it."""
+    text = TOPOLOGY.replace('inputs = ["in"]', 'inputs = ["in", "more"]').replace(
+        "[[operators]]", '[[sources]]\nid = "more"\n\n[[operators]]', 1
+    )
+    Path("two.toml").write_text(text)
+    topology = load_topology("two.toml")
+    with RunStore("runs.db") as store:
+        with store.begin_run(RunSpec(topology=topology, policy="static", td_s=5.0)) as recorder:
+            recorder.measured([two_sources(topology, number) for number in range(60)])
+        store.flush()
+    return "runs.db"
+
+
+def two_sources(topology: Topology, second: int) -> Measurement:
+    rates = np.array([100.0, 50.0 if second < 30 else 150.0])
+    return Measurement(
+        layout=topology.layout,
+        ended_at_s=second + 1.0,
+        duration_s=1.0,
+        arrived=rates,
+        passed=np.array([100.0, rates[1], rates.sum()]),
+        processed=np.repeat(rates.sum(), 2),
+        queued=np.zeros(2),
+        busy_s=np.array([0.004, 0.010]) * rates.sum(),
+        replicas=np.array([1, 3]),
+    )
+
+
+def test_a_recorded_run_is_simulated_under_another_policy(runner: CliRunner, recorded: str) -> None:
+    result = runner.invoke(
+        app, ["simulate", "--run", "latest", "--store", recorded, "--policy", "ds2", "--json", "o.json"]
+    )
+    assert result.exit_code == 0, result.output
+    found = json.loads(Path("o.json").read_text())
+    # 250 events a second at the peak: split 4 ms, as measured, makes 1 replica, count 10 ms makes 3.
+    assert (found["topology"], found["r_over"], found["rows"][0]["td"]) == ("words", 4, 5.0)
+    assert found["rows"][0]["totals"]["received"] == pytest.approx(30 * 150 + 30 * 250, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["job.toml"], "setting '--trace': expected an input: either --trace, or --run"),
+        (["job.toml", "--trace", "rates.csv", "--run", "latest"], "with a recorded run, got both"),
+        (["--trace", "rates.csv"], "setting 'TOPOLOGY': expected a topology file or an application"),
+        (["--run", "none", "--store", "runs.db"], "got none"),
+    ],
+)
+def test_what_to_simulate_must_be_said_once(
+    runner: CliRunner, recorded: str, arguments: list[str], message: str
+) -> None:
+    result = runner.invoke(app, ["simulate", *arguments])
+    assert result.exit_code != 0 and message in " ".join(result.output.split())

@@ -57,6 +57,24 @@ def test_batches_by_hand() -> None:
     assert [step.latency_s for step in steps] == pytest.approx([(0.33 + 0.76 + 0.66 + 0.56) / 4, 0.99, 1.02])
 
 
+def test_a_trigger_by_hand() -> None:
+    """The same with a trigger of .5 s.
+
+    Ticks: [.1 ... .5] at .5 until 1.23, which is late for the tick at 1, so [.6 ... 1] at 1.23 until 1.96.
+    """
+    bench = Bench(line(0.1), [10.0], MicroBatch(fixed_s=0.23, per_task_s=0.0, trigger_s=0.5))
+    steps = bench.run(3.0)
+    assert [step.processed[0] for step in steps] == [0, 10, 0]
+    assert steps[1].latency_s == pytest.approx((5 * 1.23 - 1.5 + 5 * 1.96 - 4.0) / 10)
+
+
+def test_ticks_pass_by_while_nothing_waits() -> None:
+    """Events at 1.1, 1.2 ... 2 only: the ticks at 0, .4 and .8 find nothing, that at 1.2 takes two."""
+    bench = Bench(line(0.01), [0.0, 10.0], MicroBatch(fixed_s=0.1, per_task_s=0.0, trigger_s=0.4))
+    steps = bench.run(3.0)
+    assert [step.processed[0] for step in steps] == [0, 6, 4]
+
+
 def test_a_batch_takes_no_more_than_fits_the_target() -> None:
     """Four hundred events come: with .2 s of overhead and a target of 1 s, .8 s of work are admitted, eight events."""
     bench = Bench(line(0.1), [400.0, 0.0], MicroBatch(fixed_s=0.2, per_task_s=0.0), step_s=0.1)
