@@ -34,7 +34,7 @@ from foretide.spark.steered_run import run_steered
 
 OURS = default_policy()
 # The lag rule with several limits, so that one of its runs takes about as many slots as ours.
-LAGS = ("threshold:100", "threshold:150", "threshold:200")
+LAGS = ("threshold:50", "threshold:75", "threshold:100")
 POLICIES = tuple(dict.fromkeys(("static-peak", OURS, *LAGS, "pasps", "static-min")))
 # Each with the factor by which its rates are multiplied, so that its peak keeps some eight replicas busy.
 TRACES = {"pasps_twitter_smoothed": 0.008, "pasps_dns": 0.021}

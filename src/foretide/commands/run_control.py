@@ -24,7 +24,7 @@ _DEFAULT_POLICIES = ("foretide", "pasps")
 # Short, since a change costs nothing here: the pool is warm, and a plan takes effect with the next batch.
 _TD_S = 3.0
 # Between two batches slots are idle while Spark plans and commits: so much of their time can be used.
-UTILISATION = 0.65
+UTILISATION = 0.6
 _NONE = "none"
 
 
