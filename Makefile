@@ -4,9 +4,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-EXTRAS ?= dev,deep,boost,service
+EXTRAS ?= dev,docs,deep,boost,service,postgres,kafka
 
-.PHONY: help run test lint unit browser spark soak venv java format docs-config lock bench reproduce bench-spark bench-flink clean
+.PHONY: help run test lint unit browser spark soak venv java postgres maven chromium format docs docs-config lock bench reproduce bench-spark bench-flink dist check-dist clean
 
 help: ## Show what can be made
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -14,7 +14,7 @@ help: ## Show what can be made
 run: venv java ## Run the main job: an application on Spark, steered ahead of its load; two minutes, with a report
 	@$(BIN)/foretide run twitter-classification --html out/report.html
 
-test: venv java lint unit spark ## Run every check: format, lint, types, layers, tests
+test: venv java postgres lint unit browser docs spark ## Run every check: format, lint, types, layers, tests
 
 venv: $(STAMP) ## Make .venv and install the package with all it needs
 
@@ -25,6 +25,15 @@ $(STAMP): pyproject.toml constraints.txt scripts/make_venv.sh
 java: ## See to Java 17 or newer, which Spark needs
 	@sh scripts/ensure_java.sh
 
+postgres: ## See to PostgreSQL's server, which the tests start for themselves
+	@sh scripts/ensure_postgres.sh
+
+maven: ## See to Maven, which fetches the Kafka broker
+	@sh scripts/ensure_maven.sh
+
+chromium: ## See to Chromium and its driver, in which the dashboard is tested
+	@sh scripts/ensure_chromium.sh
+
 lint: venv ## Check format, lint, types and the direction of imports
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -32,17 +41,20 @@ lint: venv ## Check format, lint, types and the direction of imports
 	$(BIN)/lint-imports --no-logo
 
 unit: venv ## Run all tests that need no Spark
-	$(BIN)/pytest -q -m "not spark and not browser" -n 2
+	$(BIN)/pytest -q -m "not spark and not browser and not kafka" -n 2
 
-browser: venv ## Run the dashboard's tests, which need Chromium and its driver
+browser: venv chromium ## Run the dashboard's tests in headless Chromium
 	$(BIN)/pytest -q -m browser tests/browser
 
-spark: venv java ## Run the tests on Spark
-	$(BIN)/pytest -q -m spark tests/spark
+spark: venv java maven ## Run the tests on Spark and on Kafka
+	$(BIN)/pytest -q -m "spark or kafka" tests/spark tests/contracts/test_transport.py
 
 format: venv ## Format the code
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+docs: venv ## Build the documentation's site in site/
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 docs-config: venv ## Write docs/configuration.md anew from the settings
 	$(BIN)/foretide docs configuration --out docs/configuration.md
@@ -59,6 +71,7 @@ bench: venv ## Run the benchmarks that need no Spark and write their tables
 	$(BIN)/python benchmarks/grouping.py --json benchmarks/results/grouping.json
 	$(BIN)/python benchmarks/forecasting.py --markdown docs/benchmarks.md --json benchmarks/results/forecasting.json
 	$(BIN)/python benchmarks/simulator.py --markdown docs/benchmarks.md --json benchmarks/results/simulator.json
+	$(BIN)/python benchmarks/run_store.py --markdown docs/benchmarks.md --json benchmarks/results/run_store.json
 
 reproduce: venv ## Make the papers' tables and figures anew, in docs/reproduction (about seven minutes on two cores)
 	$(BIN)/foretide reproduce all --out docs/reproduction
@@ -68,6 +81,13 @@ bench-spark: venv java ## Run the benchmarks of the data plane and write their t
 
 bench-flink: venv java ## Run the comparison with PyFlink, which gets an environment of its own
 	$(BIN)/python benchmarks/flink.py
+
+dist: venv ## Build the wheel and the source distribution, in dist
+	rm -rf dist build
+	$(BIN)/python -m build --outdir dist
+
+check-dist: dist ## Check both in a clean virtual environment
+	sh scripts/check_wheel.sh dist
 
 clean: ## Remove the virtual environment and caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 from hypothesis import HealthCheck, settings
+from postgres_server import PostgresServer, UnavailableError
 
+from foretide.errors import ConfigError
+from foretide.kafka import Broker, KafkaError
 from foretide.plan.base import Situation
 from foretide.records import CpuUse, Floats, Forecast, Layout, Window
 from foretide.topology import Topology, flow
@@ -139,3 +143,30 @@ def build_situation(
 def make_situation() -> Callable[..., Situation]:
     """Return `build_situation`, the factory of situations that planners and guards are tested with."""
     return build_situation
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """Return a PostgreSQL server of our own, running; a test that stops it starts it again."""
+    try:
+        server = PostgresServer()
+    except UnavailableError as error:
+        if os.environ.get("CI"):
+            pytest.fail(f"PostgreSQL cannot be started: {error}", pytrace=False)
+        pytest.skip(f"PostgreSQL cannot be started: {error}")
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """Return a Kafka broker of our own, running; a test that stops it starts it again."""
+    broker = Broker(tmp_path_factory.mktemp("kafka"), port=0)
+    try:
+        broker.start()
+    except (ConfigError, KafkaError) as error:
+        if os.environ.get("CI"):
+            pytest.fail(f"Kafka cannot be started: {error}", pytrace=False)
+        pytest.skip(f"Kafka cannot be started: {error}")
+    yield broker
+    broker.stop()

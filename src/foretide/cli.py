@@ -7,11 +7,13 @@ from typing import Annotated
 import typer
 
 from foretide._version import __version__
-from foretide.commands import docs, experiment, forecast, runs
+from foretide.commands import docs, experiment, forecast, kafka, runs
 from foretide.commands.apps import apps
 from foretide.commands.compare import compare
 from foretide.commands.demo import demo
+from foretide.commands.doctor import doctor
 from foretide.commands.group import ForetideGroup
+from foretide.commands.init import init
 from foretide.commands.plan_spark import plan_spark
 from foretide.commands.planners import planners
 from foretide.commands.profile import profile
@@ -32,6 +34,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.command()(init)
+app.command()(doctor)
 app.command()(show)
 app.command("plan-spark")(plan_spark)
 app.command()(run)
@@ -47,6 +51,7 @@ app.command()(demo)
 app.add_typer(forecast.app, name="forecast")
 app.add_typer(experiment.app, name="experiment")
 app.add_typer(runs.app, name="runs")
+app.add_typer(kafka.app, name="kafka")
 app.add_typer(docs.app, name="docs", hidden=True)
 
 
@@ -62,7 +67,10 @@ def _foretide(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
     traceback: Annotated[
-        bool, typer.Option("--traceback", envvar="FORETIDE_TRACEBACK", help="Show where in the code an error arose.")
+        bool,
+        typer.Option(
+            "--traceback", "--debug", envvar="FORETIDE_TRACEBACK", help="Show where in the code an error arose."
+        ),
     ] = False,
 ) -> None:
     """Predictive elasticity for stream processing on Apache Spark.
@@ -70,6 +78,8 @@ def _foretide(
     Declare operators and the streams between them: Foretide forecasts the load and plans the replicas.
 
     [bold]Start with:[/] foretide demo
+
+    [bold]Then:[/] foretide doctor, foretide init shop, foretide run twitter-classification
     """
 
 

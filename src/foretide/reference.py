@@ -14,6 +14,7 @@ from pydantic_core import PydanticUndefined
 
 from foretide.control.settings import ControlSettings, LoopSettings
 from foretide.forecast.registry import FORECASTERS
+from foretide.health.manager import HealthSettings
 from foretide.plan.base import Planner
 from foretide.plan.cost import Costs
 from foretide.plan.guards import GuardSettings
@@ -21,6 +22,10 @@ from foretide.plan.registry import PLANNERS
 from foretide.service.settings import ServiceSettings
 from foretide.sim.settings import Failure, Keys, MicroBatch, Restart, SimulationSettings, Workers
 from foretide.sim.stress import Stress
+from foretide.spark.attach import AttachSettings
+from foretide.spark.executors import ExecutorSettings
+from foretide.spark.postgres_sink import PostgresSinkSettings
+from foretide.spark.settings import EngineSettings
 from foretide.store.settings import StoreSettings
 
 __all__ = ["SETTINGS", "configuration_markdown", "settings_markdown"]
@@ -33,6 +38,11 @@ SETTINGS: tuple[type[BaseModel], ...] = (
     Costs,
     StoreSettings,
     ServiceSettings,
+    HealthSettings,
+    EngineSettings,
+    ExecutorSettings,
+    AttachSettings,
+    PostgresSinkSettings,
     SimulationSettings,
     Keys,
     Workers,

@@ -22,9 +22,10 @@ from foretide.store import FeatureSample, RunRecorder, RunStore, RuntimeStore, S
 from foretide.topology import Topology, flow
 from foretide.traces import RateTrace
 
-selenium = pytest.importorskip("selenium")
-from selenium import webdriver  # noqa: E402
-from selenium.webdriver.chrome.service import Service  # noqa: E402
+if not os.environ.get("CI"):
+    pytest.importorskip("selenium")
+from selenium import webdriver
+from selenium.webdriver.chrome.service import Service
 
 _FLAGS = (
     *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--hide-scrollbars"),
@@ -71,6 +72,10 @@ def workers(recorder: RunRecorder, now_s: float) -> None:
     """Record what workers and machines would tell of themselves, every five seconds."""
     if int(now_s) % 5:
         return
+    if 500 <= now_s < 505:
+        reason = "execution takes 4.2 times as long as with the others"
+        data = {"worker": "executor-4", "reason": reason}
+        recorder.emit(Event(now_s, "health.bypassed", f"worker executor-4: {reason}", "warning", data))
     rng = np.random.default_rng(int(now_s))
     for number in range(1, 5):
         told = dict(zip(WORKER_NAMES, rng.uniform(1, 40, len(WORKER_NAMES)).tolist(), strict=True))

@@ -108,6 +108,8 @@ def test_a_run_is_shown_with_all_its_parts(page: Page, shown: Any) -> None:
         assert page.script(_COLOURS, f"#chart-{name}") > 20, name
     assert page.count("#decisions tbody tr") == len(run.decisions())
     assert page.count("#workers tbody tr") == 6
+    assert page.count("#workers .health") == 4 and page.text("#workers .health .chip") == "bypassed"
+    assert "4.2 times" in page.text("#workers tr:nth-child(4) .health")
     assert page.complaints() == []
     page.shoot("light")
     page.shoot("top", 1120)

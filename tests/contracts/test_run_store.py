@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from postgres_server import PostgresServer
 
 from foretide.clock import ManualClock
 from foretide.control import ControlLoop, Decision, FluidSystem, LoopSettings, Parts
@@ -23,6 +24,7 @@ from foretide.records import CpuUse, Measurement
 from foretide.store import FeatureSample, RunRecorder, RunSpec, RunStore, StoreSettings, Tidied, UnknownRunError
 from foretide.store.database import Database
 from foretide.store.errors import DatabaseError
+from foretide.store.postgres import PostgresDatabase
 from foretide.store.sqlite import SqliteDatabase
 from foretide.topology import Topology, dump_topology, flow
 
@@ -31,16 +33,25 @@ HOUR_S = 3_600.0
 DAY_S = 24 * HOUR_S
 
 
-def sqlite_database(folder: Path) -> Database:
+def sqlite_database(request: pytest.FixtureRequest) -> Database:
+    folder: Path = request.getfixturevalue("tmp_path")
     return SqliteDatabase(folder / "deep" / "runs.db", lock_wait_s=0.0)
 
 
-DATABASES: dict[str, Callable[[Path], Database]] = {"sqlite": sqlite_database}
+def postgres_database(request: pytest.FixtureRequest) -> Database:
+    server: PostgresServer = request.getfixturevalue("postgres")
+    return PostgresDatabase(server.url(server.new_schema()), lock_wait_s=0.1)
+
+
+DATABASES: dict[str, Callable[[pytest.FixtureRequest], Database]] = {
+    "sqlite": sqlite_database,
+    "postgres": postgres_database,
+}
 
 
 @pytest.fixture(params=DATABASES.values(), ids=DATABASES.keys())
-def database(request: pytest.FixtureRequest, tmp_path: Path) -> Database:
-    return request.param(tmp_path)  # type: ignore[no-any-return]
+def database(request: pytest.FixtureRequest) -> Database:
+    return request.param(request)  # type: ignore[no-any-return]
 
 
 @pytest.fixture

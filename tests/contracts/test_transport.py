@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import pickle
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
+from foretide.kafka import Broker, KafkaLog, KafkaLogSettings
 from foretide.transport import ArrowLog, ArrowLogSettings, BatchOrderError, Log, OffsetError, SegmentInfo, split
 
 Opener = Callable[[], Log]
@@ -26,10 +28,16 @@ def compressed_arrow_log(directory: Path) -> Log:
 LOGS: dict[str, Callable[[Path], Log]] = {"arrow": arrow_log, "arrow-lz4": compressed_arrow_log}
 
 
-@pytest.fixture(params=sorted(LOGS))
+@pytest.fixture(params=[*sorted(LOGS), pytest.param("kafka", marks=pytest.mark.kafka)])
 def open_log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opener]:
     """Return a function that opens the same log again, as another process would."""
-    yield lambda: LOGS[request.param](tmp_path)
+    if request.param != "kafka":
+        yield lambda: LOGS[request.param](tmp_path)
+        return
+    broker: Broker = request.getfixturevalue("kafka")
+    settings, name = KafkaLogSettings(broker.servers, partitions=2, patience_s=20.0), f"contract-{uuid.uuid4().hex[:8]}"
+    yield lambda: KafkaLog(name, settings, edge="a->b")
+    KafkaLog(name, settings).delete()
 
 
 def rows(first: int, count: int) -> pa.RecordBatch:

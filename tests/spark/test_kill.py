@@ -16,8 +16,10 @@ from contextlib import closing
 from pathlib import Path
 
 import psutil
+import psycopg
 import pyarrow.parquet as pq
 import pytest
+from postgres_server import PostgresServer
 
 from foretide.traces import Replay, load_trace, payload
 from foretide.transport import ArrowLog
@@ -37,9 +39,15 @@ Write = Callable[..., str]
 class Driver:
     """The driver program in a process of its own, to be started, killed and started again."""
 
-    def __init__(self, root: Path, trace: str, master: str) -> None:
+    def __init__(self, root: Path, trace: str, master: str, server: str) -> None:
         self.root, self.starts = root, 0
-        self._settings = {"root": str(root), "trace": trace, "master": master, "batch_rows": BATCH_ROWS}
+        self._settings = {
+            "root": str(root),
+            "trace": trace,
+            "master": master,
+            "server": server,
+            "batch_rows": BATCH_ROWS,
+        }
         self._process: subprocess.Popen[bytes] | None = None
         self._known: dict[int, psutil.Process] = {}
 
@@ -114,11 +122,20 @@ class Driver:
 
 
 @pytest.fixture
-def make_driver(tmp_path: Path) -> Iterator[Callable[[str, str], Driver]]:
+def server(postgres: PostgresServer) -> str:
+    """Return the address of a schema that the driver may fill."""
+    schema = postgres.new_schema()
+    with psycopg.connect(postgres.url(), autocommit=True) as connection:
+        connection.execute(f"CREATE SCHEMA {schema}")
+    return postgres.url(schema)
+
+
+@pytest.fixture
+def make_driver(tmp_path: Path, server: str) -> Iterator[Callable[[str, str], Driver]]:
     drivers: list[Driver] = []
 
     def make(trace: str, master: str) -> Driver:
-        drivers.append(Driver(tmp_path, trace, master))
+        drivers.append(Driver(tmp_path, trace, master, server))
         return drivers[-1]
 
     yield make
@@ -138,8 +155,11 @@ def expected_rows(trace: str) -> list[Row]:
     )
 
 
-def check_sinks(root: Path, trace: str) -> None:
+def check_sinks(root: Path, trace: str, server: str) -> None:
     expected = expected_rows(trace)
+    plain, _, schema = server.partition("&schema=")
+    with psycopg.connect(plain) as connection:
+        assert_same(connection.execute(f"SELECT id, place, word, letters FROM {schema}.words").fetchall(), expected)
     with closing(sqlite3.connect(root / "out.db")) as database:
         found: list[Row] = database.execute("SELECT id, place, word, letters FROM words").fetchall()
     assert_same(found, expected)
@@ -169,7 +189,7 @@ def uncommitted(root: Path, stage: str) -> set[int]:
 
 
 def test_a_driver_that_is_killed_again_and_again_loses_nothing_and_repeats_nothing(
-    make_driver: Callable[[str, str], Driver], write_trace: Write, tmp_path: Path
+    make_driver: Callable[[str, str], Driver], write_trace: Write, tmp_path: Path, server: str
 ) -> None:
     numbers = random.Random(20)
     trace = write_trace(*[1000.0] * (KILLS + 1))
@@ -189,7 +209,7 @@ def test_a_driver_that_is_killed_again_and_again_loses_nothing_and_repeats_nothi
         driver.kill()
     driver.start()
     driver.wait_for("done")
-    check_sinks(tmp_path, trace)
+    check_sinks(tmp_path, trace, server)
 
 
 def candidates_for(victim: str, driver: Driver) -> list[psutil.Process]:
@@ -229,7 +249,7 @@ def parent_of(process: psutil.Process) -> int | None:
 
 
 def test_executors_and_workers_that_are_killed_cost_no_row(
-    make_driver: Callable[[str, str], Driver], write_trace: Write, tmp_path: Path
+    make_driver: Callable[[str, str], Driver], write_trace: Write, tmp_path: Path, server: str
 ) -> None:
     numbers = random.Random(21)
     trace = write_trace(*[1000.0] * 8)
@@ -245,4 +265,4 @@ def test_executors_and_workers_that_are_killed_cost_no_row(
             killed.add(victim)
     driver.wait_for("done")
     assert killed == {"worker", "executor"}
-    check_sinks(tmp_path, trace)
+    check_sinks(tmp_path, trace, server)

@@ -10,6 +10,7 @@ import pyarrow as pa
 from pydantic import Field
 
 from foretide.config import Settings, validated
+from foretide.postgres import is_postgres
 from foretide.topology import Flow, Stream, Topology
 from foretide.traces import Replay, load_trace, payload
 
@@ -26,7 +27,10 @@ _DATABASES = (".db", ".sqlite")
 
 _TRACE = "The trace to replay: a shipped name, or a CSV file."
 _RATE_SCALE = "By what the trace's rates are multiplied."
-_STORE = "Where results go: a SQLite file (.db, .sqlite), a directory for Parquet, 'memory' or 'none'."
+_STORE = (
+    "Where results go: a SQLite file (.db, .sqlite), postgresql://user@host/database, a directory for Parquet, "
+    "'memory' or 'none'."
+)
 
 
 def trace_field(trace: str) -> Any:
@@ -73,6 +77,8 @@ class AppOptions(Settings):
         """End the topology in the store, and return it."""
         if self.store in ("none", "memory"):
             stream.sink(SINK, self.store)
+        elif is_postgres(self.store):
+            stream.sink(SINK, "postgres", url=self.store)
         else:
             kind = "sqlite" if self.store.endswith(_DATABASES) else "parquet"
             stream.sink(SINK, kind, path=self.store)

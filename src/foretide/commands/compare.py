@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from foretide.commands.group import check_writable, write_file
+from foretide.commands.group import check_writable, console_beside, write_file
 
 if TYPE_CHECKING:
     from foretide.sim.compare import Scenario
@@ -45,7 +45,7 @@ def compare(
     ] = None,
     jobs: Annotated[int | None, typer.Option(min=1, help="Processes; else as many as there are cores.")] = None,
     json_out: Annotated[
-        Path | None, typer.Option("--json", help="Write a row for every run to this file.", metavar="OUT")
+        Path | None, typer.Option("--json", help="Write a row for every run to this file; - prints it.", metavar="OUT")
     ] = None,
 ) -> None:
     """Simulate many policies on many traces, side by side, and show which of them no other beats.
@@ -62,8 +62,6 @@ def compare(
     [bold]Own traffic:[/] foretide compare --traces monday.csv,friday.csv --policies pasps,ds2,threshold --topology
     job.toml --td 10
     """
-    from rich.console import Console
-
     from foretide.commands.compare_view import CompareView, comparison
     from foretide.commands.scenarios import GROUPS, Asked, find_traces, read_topology, scenario
     from foretide.commands.simulate import seconds_between
@@ -82,7 +80,7 @@ def compare(
     )
     scenarios: list[Scenario] = [scenario(trace, asked) for trace in find_traces(traces)]
     cases = [Case(what, policy, seed) for what in scenarios for policy in asked_policies for seed in range(seeds)]
-    console = Console() if Console().is_terminal else Console(width=_WIDE)
+    console = console_beside(json_out, _WIDE)
     try:
         with CompareView(console, len(cases)) as view:
             rows = run_cases(cases, jobs or _cores(), view.show)

@@ -18,6 +18,7 @@ app = typer.Typer(no_args_is_help=True, help="Experiments on Spark: split ratios
 
 _Out = Annotated[Path, typer.Option(help="Where to write page, figure and numbers.", metavar="DIR")]
 _OUT = Path("out/experiments")
+_Json = Annotated[bool, typer.Option("--json", help="Print the numbers and targets as JSON.")]
 
 
 @app.command()
@@ -26,6 +27,7 @@ def split(
     phase: Annotated[float, typer.Option(min=3.0, help="Seconds of each ratio.")] = 15.0,
     rate: Annotated[float, typer.Option(min=10.0, help="Events per second.")] = 3_000.0,
     master: Annotated[str, typer.Option(help="Where to run.")] = "local[2]",
+    as_json: _Json = False,
 ) -> None:
     """Change the split ratio of a running stream: 1:1:1, 7:3:2, one replica bypassed.
 
@@ -36,7 +38,7 @@ def split(
     from foretide.experiments.split import SplitOptions, report_split, run_split
 
     options = SplitOptions(phase_s=phase, rate=rate, master=master)
-    _finish(report_split(run_split(options, tell=_tell)), out)
+    _finish(report_split(run_split(options, tell=_tell)), out, as_json)
 
 
 @app.command()
@@ -48,6 +50,7 @@ def bypass(
     master: Annotated[
         str, typer.Option(help="A cluster of several executors on this machine.")
     ] = "local-cluster[3,1,1024]",
+    as_json: _Json = False,
 ) -> None:
     """Throttle one of three executors to a tenth of its speed, and go around it.
 
@@ -64,17 +67,18 @@ def bypass(
     with_bypass = run_bypass(options, tell=_tell)
     _tell("without")
     without = run_bypass(options, bypassing=False, tell=_tell)
-    _finish(report_bypass(with_bypass, without, options), out)
+    _finish(report_bypass(with_bypass, without, options), out, as_json)
 
 
 def _tell(text: str) -> None:
     typer.echo(text, err=True)
 
 
-def _finish(report: SparkReport, out: Path) -> None:
-    typer.echo(report.table())
-    for check in report.checks:
-        typer.echo(str(check))
+def _finish(report: SparkReport, out: Path, as_json: bool) -> None:
+    if as_json:
+        typer.echo(report.files()[f"{report.name}.json"], nl=False)
+    else:
+        typer.echo("\n".join([report.table(), *(str(check) for check in report.checks)]))
     for name, content in report.files().items():
         write_file(out / name, content, "--out")
     if not report.reached:

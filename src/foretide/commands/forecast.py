@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from foretide.commands.forecast_train import train
-from foretide.commands.group import write_file
+from foretide.commands.group import console_beside, write_file
 
 if TYPE_CHECKING:
     from foretide.forecast.base import Forecaster
@@ -85,7 +85,7 @@ def backtest(
         typer.Option("--set", help="A setting of a forecaster, such as 'lr.window=20'; may be repeated."),
     ] = None,
     json_out: Annotated[
-        Path | None, typer.Option("--json", help="Write the results to this file.", metavar="OUT")
+        Path | None, typer.Option("--json", help="Write the results to this file; - prints it.", metavar="OUT")
     ] = None,
     plot: Annotated[Path | None, typer.Option(help="Draw the forecasts as a page.", metavar="OUT.html")] = None,
     png: Annotated[Path | None, typer.Option(help="Draw the forecasts as a picture.", metavar="OUT.png")] = None,
@@ -97,8 +97,6 @@ def backtest(
 
     [bold]Example:[/] foretide forecast backtest --csv rates.csv --value rate --horizon 6 --models auto,basic,lr
     """
-    from rich.console import Console
-
     from foretide.commands.forecast_view import BacktestView, backtest_table
     from foretide.config import validated
     from foretide.forecast.backtest import BacktestOptions
@@ -109,7 +107,7 @@ def backtest(
     options = validated(BacktestOptions, {"horizon": horizon, "min_history": min_history}, "backtest")
     prototypes = _prototypes(models, settings or [])
     history = read_history(csv, value, time)
-    console = Console() if Console().is_terminal else Console(width=_WIDE)
+    console = console_beside(json_out, _WIDE)
     console.print(f"{csv}: {history.report}", highlight=False)
     with BacktestView(console, tuple(prototypes)) as view:
         found = run_backtest(history.series, prototypes, options, view.show)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from foretide.commands.group import write_file
+from foretide.commands.group import console_beside, write_file
 
 if TYPE_CHECKING:
     from foretide.spark.training import TrainingJob
@@ -48,7 +48,7 @@ def train(
         "local[*]"
     ),
     json_out: Annotated[
-        Path | None, typer.Option("--json", help="Write the results to this file.", metavar="OUT")
+        Path | None, typer.Option("--json", help="Write the results to this file; - prints it.", metavar="OUT")
     ] = None,
 ) -> None:
     """Train forecasters on every series of a metric history, side by side on Spark.
@@ -58,8 +58,6 @@ def train(
 
     [bold]Example:[/] foretide forecast train --data rates.csv --models ridge,theta --out models
     """
-    from rich.console import Console
-
     from foretide.commands.forecast_train_view import TrainingView, report_view, to_dict
     from foretide.spark.history import check_path
     from foretide.spark.training import train_models
@@ -69,7 +67,7 @@ def train(
     job = _job({**history, "strict": strict}, options, parse_models(models, settings or []), out, windows)
     job.forecasters()  # what is wrong with them is said before Spark is started
     check_path(data)
-    console = Console()
+    console = console_beside(json_out)
     with TrainingView(console) as view, _session(master) as spark:
         report = train_models(spark, job, view)
     console.print(report_view(report))

@@ -1,4 +1,4 @@
-"""How every command fails: one clear message for an error of ours, a traceback on request."""
+"""How every command fails: one clear message, a traceback on request; and where its results go."""
 
 from __future__ import annotations
 
@@ -6,23 +6,31 @@ import errno
 import os
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from typer.core import TyperGroup
 
 from foretide.errors import ConfigError, ForetideError
 
-__all__ = ["FAILED", "ForetideGroup", "check_writable", "write_file"]
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = ["BROKEN", "FAILED", "STDOUT", "ForetideGroup", "check_writable", "console_beside", "write_file"]
 
 #: The exit status after an error of ours, the one that wrong arguments have too.
 FAILED = 2
+#: The exit status after an error that nobody expected.
+BROKEN = 3
+#: What stands for standard output where an option takes a file.
+STDOUT = Path("-")
 
 
 class ForetideGroup(TyperGroup):
-    """Prints a `ForetideError` as one message and exits with `FAILED`, unless a traceback is asked for.
+    """Prints an error as one message and exits with `FAILED`, or `BROKEN` if it is none of ours.
 
-    Only the outermost group is one: it is the one that knows whether a traceback is wanted.
+    With a traceback asked for, the error is raised as it is. Only the outermost group is one: it is the one that knows
+    whether a traceback is wanted.
     """
 
     def invoke(self, ctx: Any) -> Any:
@@ -32,16 +40,34 @@ class ForetideGroup(TyperGroup):
         except ForetideError as error:
             if ctx.params.get("traceback"):
                 raise
-            typer.secho("Error: ", fg=typer.colors.RED, bold=True, err=True, nl=False)
-            typer.echo(str(error), err=True)
+            _say(str(error))
             raise typer.Exit(FAILED) from error
+        except Exception as error:
+            if ctx.params.get("traceback") or _of_click(error):
+                raise
+            _say(f"{type(error).__name__}: {error}")
+            typer.echo("It was not expected: `foretide --traceback ...` shows where it arose.", err=True)
+            raise typer.Exit(BROKEN) from error
+
+
+def _of_click(error: Exception) -> bool:
+    """Tell whether an error is one that typer deals with: wrong arguments, an exit, a reader that went away."""
+    return type(error).__module__.startswith(("click", "typer")) or isinstance(error, BrokenPipeError)
+
+
+def _say(message: str) -> None:
+    typer.secho("Error: ", fg=typer.colors.RED, bold=True, err=True, nl=False)
+    typer.echo(message, err=True)
 
 
 def write_file(path: Path, content: str, option: str) -> None:
     """Write a file that the user asked for by an option, making its folder, and say so on stderr.
 
-    The file appears as a whole or not at all: a reader never finds half of it.
+    The file appears as a whole or not at all: a reader never finds half of it. ``-`` is standard output.
     """
+    if path == STDOUT:
+        typer.echo(content, nl=not content.endswith("\n"))
+        return
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists() and not path.is_file():  # a pipe or a terminal: there is no name to put a new file under
@@ -53,9 +79,25 @@ def write_file(path: Path, content: str, option: str) -> None:
     typer.echo(f"wrote {path}", err=True)
 
 
+def console_beside(json_out: Path | None, width: int | None = None) -> Console:
+    """Return where to show things to people: not on standard output if JSON is to go there.
+
+    Parameters
+    ----------
+    json_out : Path, optional
+        Where JSON goes.
+    width : int, optional
+        Columns where there is no terminal: a pipe or a file has no width to keep to.
+    """
+    from rich.console import Console
+
+    console = Console(stderr=json_out == STDOUT)
+    return console if console.is_terminal or width is None else Console(stderr=console.stderr, width=width)
+
+
 def check_writable(path: Path | None, option: str) -> None:
     """Raise a `ConfigError` where `write_file` would, before the work whose result is to go there."""
-    if path is None or (path.exists() and not path.is_file() and not path.is_dir()):
+    if path is None or path == STDOUT or (path.exists() and not path.is_file() and not path.is_dir()):
         return
     try:
         if path.is_dir():

@@ -17,7 +17,8 @@ def planners(
 ) -> None:
     """List every planner with what it does.
 
-    The second column names the requirement of the specification, or the other system, that it follows.
+    The second column names the requirement of the specification, or the other system, that it follows. Planners that
+    other packages offer are listed as well.
 
     [bold]Example:[/] foretide planners
     """
@@ -25,10 +26,11 @@ def planners(
     from rich.console import Console
     from rich.table import Table
 
-    from foretide.plan.registry import PLANNERS
+    from foretide.plan.registry import all_planners
 
+    known = all_planners()
     if as_json:
-        found = [_entry(name, kind.summary, kind.spec, kind.needs_forecast) for name, kind in PLANNERS.items()]
+        found = [_entry(name, kind.summary, kind.spec, kind.needs_forecast) for name, kind in known.items()]
         typer.echo(json.dumps(found, indent=2, ensure_ascii=False))
         return
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
@@ -36,7 +38,7 @@ def planners(
     table.add_column("follows", style="dim", no_wrap=True)
     table.add_column("forecast", justify="center", no_wrap=True)
     table.add_column("plans from")
-    for name, kind in PLANNERS.items():
+    for name, kind in known.items():
         table.add_row(name, ", ".join(kind.spec), "yes" if kind.needs_forecast else "", kind.summary)
     # In a pipe or a file there is no width to keep to: one line each, for grep and for reading.
     console = Console() if Console().is_terminal else Console(width=_WIDE)

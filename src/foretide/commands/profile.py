@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from foretide.commands.group import write_file
 from foretide.commands.topology_argument import SETTINGS_HELP, TOPOLOGY_HELP, load_topology_argument
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from foretide.spark.profile import Profile
+    from foretide.topology import Topology
 
 __all__ = ["profile"]
 
@@ -22,6 +28,7 @@ def profile(
         Path | None,
         typer.Option(help="Where to store it; else where foretide run looks for it.", metavar="JSON"),
     ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the times as JSON.")] = False,
 ) -> None:
     """Benchmark every operator of a topology with the events of its traces, and store what an event takes there.
 
@@ -30,14 +37,23 @@ def profile(
 
     [bold]Example:[/] foretide profile twitter-classification
     """
-    from rich import box
     from rich.console import Console
-    from rich.table import Table
 
     from foretide.spark.profile import profile_path, profile_topology
 
     built = load_topology_argument(topology, settings or ())
     found = profile_topology(built, events=events, seconds=seconds)
+    if as_json:
+        typer.echo(found.to_json(), nl=False)
+    else:
+        Console().print(_table(found, built))
+    write_file(profile_path(topology) if out is None else out, found.to_json(), "--out")
+
+
+def _table(found: Profile, built: Topology) -> Table:
+    from rich import box
+    from rich.table import Table
+
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
     table.add_column("operator", style="bold cyan", no_wrap=True)
     for title in ("per event", "declared", "one replica", "passes on", "events"):
@@ -52,8 +68,7 @@ def profile(
             ", ".join(f"{share:.3g}" for share in part.selectivity.values()),
             f"{part.events:,}",
         )
-    Console().print(table)
-    write_file(profile_path(topology) if out is None else out, found.to_json(), "--out")
+    return table
 
 
 def _time(seconds: float) -> str:

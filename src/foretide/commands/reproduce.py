@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from foretide.commands.group import STDOUT, console_beside
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -29,6 +32,7 @@ def reproduce(
         typer.Option(help="Only the first seconds of every input, to try it out.", metavar="S"),
     ] = None,
     list_: Annotated[bool, typer.Option("--list", help="List the experiments and do nothing else.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print what holds, or the list, as JSON.")] = False,
 ) -> None:
     """Make published tables and figures anew, and compare them with what the papers print.
 
@@ -37,13 +41,15 @@ def reproduce(
 
     [bold]Example:[/] foretide reproduce pasps-table2 grouping-fig8 --out reproduction
     """
-    from rich.console import Console
-
     from foretide.commands.reproduce_view import JobsView, experiments_table
     from foretide.errors import ConfigError
     from foretide.experiments.reproduce import EXPERIMENTS, Scope, find_experiments, run_jobs, write_index, write_result
 
-    console = Console() if Console().is_terminal else Console(width=_WIDE)
+    console = console_beside(STDOUT if as_json else None, _WIDE)
+    if list_ and as_json:
+        entries = [{"name": one.name, "title": one.title, "seconds": one.seconds} for one in EXPERIMENTS.values()]
+        typer.echo(json.dumps(entries, indent=2, ensure_ascii=False))
+        return
     if list_:
         console.print(experiments_table(EXPERIMENTS))
         return
@@ -57,13 +63,16 @@ def reproduce(
     jobs = [job for experiment in found for job in experiment.jobs(scope)]
     with JobsView(console) as view:
         outcomes = run_jobs(jobs, processes, view.show)
-    failing = 0
+    failing, verdicts = 0, []
     for experiment in found:
         result = experiment.conclude(scope, outcomes)
         write_result(out, experiment, result, scope)
+        verdicts.append({"name": experiment.name, "checks": [check.to_data() for check in result.checks]})
         failing += _print(console, experiment.name, [(check.holds, str(check)) for check in result.checks])
     write_index(out, EXPERIMENTS)
     console.print(f"{len(found)} experiments in {out}; {failing} statements do not hold", highlight=False)
+    if as_json:
+        typer.echo(json.dumps({"out": str(out), "experiments": verdicts}, indent=2, ensure_ascii=False))
 
 
 def _make_folder(out: Path) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from foretide.commands.group import check_writable, write_file
+from foretide.commands.group import check_writable, console_beside, write_file
 from foretide.commands.topology_argument import SETTINGS_HELP, TOPOLOGY_HELP, load_topology_argument
 
 if TYPE_CHECKING:
@@ -75,15 +75,16 @@ def run(
     store: Annotated[
         str | None,
         typer.Option(
-            help="Record the run there; 'none' records nothing. A steered run is recorded anyway, see foretide runs.",
-            metavar="FILE|none",
+            help="Record the run there, a file or postgresql://...; 'none' records nothing. A steered run is recorded "
+            "anyway, see foretide runs.",
+            metavar="FILE|URL|none",
         ),
     ] = None,
     html_out: Annotated[
         Path | None, typer.Option("--html", help="Write a report with plots.", metavar="OUT.html")
     ] = None,
     json_out: Annotated[
-        Path | None, typer.Option("--json", help="Write the report to this file.", metavar="OUT")
+        Path | None, typer.Option("--json", help="Write the report to this file; - prints it.", metavar="OUT")
     ] = None,
 ) -> None:
     """Run a topology on Spark, steer it ahead of its load, show how it does, and report when it is over.
@@ -174,11 +175,11 @@ class Session:
 
     def store(self) -> RunStore | None:
         """Return where runs are recorded."""
-        from foretide.store import RunStore, default_store_path
+        from foretide.store import RunStore, default_store
 
         if self.asked_store == "none":
             return None
-        return RunStore(default_store_path() if self.asked_store is None else Path(self.asked_store))
+        return RunStore(default_store() if self.asked_store is None else self.asked_store)
 
     @contextmanager
     def spark(self) -> Iterator[Any]:
@@ -200,17 +201,15 @@ class Session:
         return RunOptions(self.seconds, {**(replicas or {}), **self.replicas}, engine)
 
 
-#: Seconds between the starts of two batches of a steered run: fixed costs stay small, and a plan is in force soon.
-TRIGGER_S = 1.0
+#: Seconds between the starts of two batches of a steered run. Spark itself takes about half of that; less waiting would be all its own.
+TRIGGER_S = 0.25
 
 
 def _run_one(session: Session, control: Asked, html_out: Path | None, json_out: Path | None) -> None:
-    from rich.console import Console
-
     from foretide.commands.run_control import chosen_policy, prepare
     from foretide.commands.run_view import report_view, steered_view
 
-    console, trace = Console(), trace_name(session.topology)
+    console, trace = console_beside(json_out), trace_name(session.topology)
     policy = chosen_policy(control, session.application)
     if policy is None:
         if html_out is not None:

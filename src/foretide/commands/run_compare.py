@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from foretide.commands.group import write_file
+from foretide.commands.group import STDOUT, console_beside, write_file
 from foretide.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -29,8 +29,6 @@ def run_comparison(
     names: str, session: Session, asked: Asked, load: Callable[..., Topology], json_out: Path | None
 ) -> None:
     """Run each policy, print one table, and write it as JSON if asked to."""
-    from rich.console import Console
-
     from foretide.commands.run import StopSwitch
     from foretide.commands.run_control import prepare
     from foretide.commands.run_view import ProgressView, comparison_view
@@ -42,7 +40,7 @@ def run_comparison(
     prepared = prepare(session.topology, asked, session.named)
     for policy in policies:  # before Spark is started, and before the first of them has run for minutes
         find_policy(policy, prepared.setting)
-    console = Console()
+    console = console_beside(json_out)
     with ExitStack() as stack:
         store = session.store()
         stack.callback(lambda: store is not None and store.close())
@@ -77,7 +75,7 @@ class _Comparison:
             view.say("waiting for the first batch")
             steered = self.run(policy, trace, self.session.seconds, self.store)
             rows.append(steered.row(trace))
-            if json_out is not None:
+            if json_out not in (None, STDOUT):
                 # After every run: what is done is kept, whatever becomes of the next.
                 json_out.write_text(_document(rows), encoding="utf-8")
             if self.switch.stopping():

@@ -20,8 +20,12 @@ app = typer.Typer(no_args_is_help=True, help="Look at recorded runs: list, show,
 _WIDE = 160
 
 Store = Annotated[
-    Path | None,
-    typer.Option("--store", help="The store; else $FORETIDE_STORE, else the one in your data folder.", metavar="FILE"),
+    str | None,
+    typer.Option(
+        "--store",
+        help="The store, a file or postgresql://...; else $FORETIDE_STORE, else the file in your data folder.",
+        metavar="FILE|URL",
+    ),
 ]
 Run = Annotated[str, typer.Argument(help="An id, the beginning of one, a name, or 'latest'.")]
 
@@ -78,6 +82,7 @@ def export(
         float | None, typer.Option("--bin", help="Seconds in a row; else the usual length of a measurement.")
     ] = None,
     source: Annotated[str | None, typer.Option(help="Export this source alone; else the sum of all.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Write columns as JSON instead of CSV.")] = False,
 ) -> None:
     """Write the input of a run as a trace that can be replayed.
 
@@ -86,6 +91,8 @@ def export(
     [bold]Example:[/] foretide runs export latest --out trace.csv
     """
     text = _store(store).export_trace(run, bin_s).to_csv(source)
+    if as_json:
+        text = _json(_columns(text)) + "\n"
     if out is None:
         typer.echo(text, nl=False)
     else:
@@ -102,6 +109,7 @@ def prune(
     keep_runs_days: Annotated[float | None, typer.Option(help="Drop runs as a whole after so many days.")] = None,
     max_mb: Annotated[float | None, typer.Option(help="Drop the oldest runs above so many megabytes.")] = None,
     run: Annotated[str | None, typer.Option(help="Drop this run instead, whatever its age.", metavar="RUN")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print what was done as JSON.")] = False,
 ) -> None:
     """Drop what is too old, and merge what is old into one record a minute.
 
@@ -112,16 +120,29 @@ def prune(
     given = {"raw_hours": raw_hours, "keep_days": keep_days, "keep_runs_days": keep_runs_days, "max_mb": max_mb}
     if run is not None:
         info = _store(store).delete(run)
-        typer.echo(f"dropped run {info.id} ({info.name})")
+        typer.echo(_json({"run": info.id}) if as_json else f"dropped run {info.id} ({info.name})")
         return
     done = _store(store, _settings({name: value for name, value in given.items() if value is not None})).prune()
+    if as_json:
+        typer.echo(_json({"merged": done.merged, "dropped": done.dropped, "runs": done.runs}))
+        return
     typer.echo(f"{done.merged:,} records merged, {done.dropped:,} dropped, {done.runs:,} runs dropped or shortened")
 
 
-def _store(path: Path | None, settings: StoreSettings | None = None) -> RunStore:
-    from foretide.store import RunStore, default_store_path
+def _columns(text: str) -> dict[str, list[float]]:
+    r"""Return a table of numbers as columns.
 
-    return RunStore(path or default_store_path(), settings)
+    >>> _columns("second,events_per_second\n0,1.5\n1,2\n")
+    {'second': [0.0, 1.0], 'events_per_second': [1.5, 2.0]}
+    """
+    head, *rows = (line.split(",") for line in text.splitlines())
+    return {name: [float(row[place]) for row in rows] for place, name in enumerate(head)}
+
+
+def _store(named: str | None, settings: StoreSettings | None = None) -> RunStore:
+    from foretide.store import RunStore, default_store
+
+    return RunStore(named or default_store(), settings)
 
 
 def _settings(given: dict[str, float]) -> StoreSettings:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import json
 import signal
-from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,9 +19,11 @@ __all__ = ["serve"]
 
 def serve(
     store: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
-            "--store", help="The store; else $FORETIDE_STORE, else the one in your data folder.", metavar="FILE"
+            "--store",
+            help="The store, a file or postgresql://...; else $FORETIDE_STORE, else the file in your data folder.",
+            metavar="FILE|URL",
         ),
     ] = None,
     host: Annotated[str, typer.Option(help="The address to listen on; any but loopback needs a token.")] = "127.0.0.1",
@@ -38,6 +40,7 @@ def serve(
         list[str] | None,
         typer.Option("--set", help="A setting, such as 'rate_per_s=50' or 'max_samples=1000'.", metavar="NAME=VALUE"),
     ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the addresses as JSON once it serves.")] = False,
 ) -> None:
     """Serve the dashboard, the API and the metrics of recorded runs, until Ctrl+C.
 
@@ -56,10 +59,13 @@ def serve(
             got=f"no {error.name}",
             remedy="pip install 'foretide[service]'",
         ) from error
-    from foretide.store import RunStore, default_store_path
+    from foretide.store import RunStore, default_store
 
     chosen = _settings(host, port, token, settings or [])
-    with RunStore(store or default_store_path()) as runs, BackgroundService(runs, chosen) as service:
+    with RunStore(store or default_store()) as runs, BackgroundService(runs, chosen) as service:
+        if as_json:
+            addresses = {"dashboard": f"{service.url}/", "api": f"{service.url}/docs", "store": runs.name}
+            typer.echo(json.dumps(addresses, indent=2, ensure_ascii=False))
         typer.echo(f"dashboard  {service.url}/\nAPI        {service.url}/docs\nruns       {runs.name}", err=True)
         if chosen.token is not None:
             typer.echo("every request needs the token", err=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from foretide.commands.group import check_writable, write_file
+from foretide.commands.group import check_writable, console_beside, write_file
 
 if TYPE_CHECKING:
     from foretide.sim.compare import Case
@@ -61,7 +61,8 @@ def simulate(
         Path | None, typer.Option("--html", help="Write a report with plots of the first seed.", metavar="OUT.html")
     ] = None,
     json_out: Annotated[
-        Path | None, typer.Option("--json", help="Write the metrics of every seed to this file.", metavar="OUT")
+        Path | None,
+        typer.Option("--json", help="Write the metrics of every seed to this file; - prints it.", metavar="OUT"),
     ] = None,
 ) -> None:
     """Try a policy on recorded traffic: every event of the trace, in simulated time.
@@ -81,8 +82,6 @@ def simulate(
     [bold]Own traffic, under stress:[/] foretide simulate job.toml --trace rates.csv --policy ds2 --td 10 --stress
     --seeds 5 --json out.json
     """
-    from rich.console import Console
-
     from foretide.commands.scenarios import GROUPS, Asked, find_input, scenario
     from foretide.commands.simulate_view import SimulationView, metrics_table
     from foretide.sim.compare import Case
@@ -103,7 +102,7 @@ def simulate(
     )
     what = scenario(found.input, asked)
     cases = [Case(what, asked_policy, seed) for seed in range(seeds)]
-    console = Console() if Console().is_terminal else Console(width=_WIDE)
+    console = console_beside(json_out, _WIDE)
     reports = _run(cases, SimulationView(console, seeds))
     console.print(metrics_table(reports))
     if json_out is not None:

@@ -34,6 +34,8 @@ class RecordingOptions:
         How long.
     every_s : float
         Seconds between two readings of features.
+    trigger_s : float
+        Seconds between the starts of two batches: without a pause an application keeps its machine busy by itself.
     master : str
         Where it runs.
     hogs : int
@@ -49,6 +51,7 @@ class RecordingOptions:
     app: str
     seconds: float = 300.0
     every_s: float = 1.0
+    trigger_s: float = 1.0
     master: str = "local-cluster[3,1,1024]"
     hogs: int = 2
     niceness: int = 0
@@ -80,7 +83,7 @@ def record_run(options: RecordingOptions) -> list[FeatureSample]:
 
     spark = create_session(options.master, f"health-{options.app}", preload=("foretide.apps",))
     topology = find_app(options.app).build({"store": "none", **options.options})
-    settings = EngineSettings(features_every_s=options.every_s)
+    settings = EngineSettings(features_every_s=options.every_s, trigger_s=options.trigger_s)
     try:
         with tempfile.TemporaryDirectory() as path:
             running = start(topology, spark, path, settings)

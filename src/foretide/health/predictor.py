@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from foretide.health.dataset import MachineTable, to_tables
+from foretide.health.dataset import MachineTable, target_columns, to_tables
 from foretide.health.features import TARGETS
 from foretide.health.idrnn.model import IdrnnModel, tier_inputs
 from foretide.store import FeatureSample
@@ -85,12 +85,12 @@ class HealthPredictor:
 def _outlooks(model: IdrnnModel, table: MachineTable) -> list[Outlook]:
     if len(table) < 2:
         return []
-    inputs, targets = tier_inputs(model.ranges, table.machine_values, table.worker_values)
-    ahead = model.ranges.targets_up(model.predict_scaled(inputs[-model.window :], targets[-model.window :]))
-    errors = np.full(targets.shape[1:], np.nan)
+    inputs, workers = tier_inputs(model.ranges, table.machine_values, table.worker_values)
+    ahead = model.ranges.targets_up(model.predict_scaled(inputs[-model.window :], workers[-model.window :]))
+    errors = np.full(ahead.shape, np.nan)
     if len(table) > 2:
         before = slice(max(0, len(table) - 1 - model.window), len(table) - 1)
-        errors = targets[-1] - model.predict_scaled(inputs[before], targets[before])
+        errors = workers[-1][:, target_columns()] - model.predict_scaled(inputs[before], workers[before])
     return [
         Outlook(
             worker,

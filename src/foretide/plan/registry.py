@@ -27,7 +27,7 @@ from foretide.plan.static import Static
 from foretide.plan.threshold import Threshold
 from foretide.registry import Registry
 
-__all__ = ["ENTRY_POINT_GROUP", "PLANNERS", "find_planner", "make_planner"]
+__all__ = ["ENTRY_POINT_GROUP", "PLANNERS", "all_planners", "find_planner", "make_planner"]
 
 #: The group under which another package announces planners, each a subclass of `Planner`.
 ENTRY_POINT_GROUP = "foretide.planners"
@@ -52,6 +52,15 @@ _OWN: tuple[type[Planner], ...] = (
 #: Every planner that comes with Foretide, by name.
 PLANNERS: Mapping[str, type[Planner]] = MappingProxyType({planner.name: planner for planner in _OWN})
 _REGISTRY = Registry("planner", ENTRY_POINT_GROUP, PLANNERS, Planner)
+
+
+def all_planners() -> Mapping[str, type[Planner]]:
+    """Return every planner by name, those that other packages offer as entry points of ``foretide.planners`` too.
+
+    >>> all_planners()["static"].needs_forecast
+    False
+    """
+    return _REGISTRY.all
 
 
 def find_planner(name: str) -> type[Planner]:

@@ -1,6 +1,4 @@
-"""Who computes a forecast (SPEC P6): a thread for cheap models, threads for dear ones, each with a bounded queue and a
-deadline; and the event loop itself where that is known to take less than handing it over.
-"""
+"""Who computes a forecast (SPEC P6): threads with a queue and a deadline, or the event loop where that is quicker."""
 
 from __future__ import annotations
 

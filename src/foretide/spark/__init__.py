@@ -17,6 +17,7 @@ if tuple(int(part) for part in pyspark.__version__.split(".")[:2]) < _NEEDED:
     )
 
 if TYPE_CHECKING:
+    from foretide.spark.kafka_frames import connector_package
     from foretide.spark.running import RunningTopology, start
     from foretide.spark.session import create_session, session_settings
     from foretide.spark.settings import EngineSettings
@@ -27,6 +28,7 @@ __all__ = [
     "RunningTopology",
     "StageGraph",
     "compile_stages",
+    "connector_package",
     "create_session",
     "session_settings",
     "start",
@@ -40,6 +42,7 @@ __getattr__ = lazy_names(
         "RunningTopology": "foretide.spark.running",
         "StageGraph": "foretide.spark.stages",
         "compile_stages": "foretide.spark.stages",
+        "connector_package": "foretide.spark.kafka_frames",
         "create_session": "foretide.spark.session",
         "session_settings": "foretide.spark.session",
         "start": "foretide.spark.running",

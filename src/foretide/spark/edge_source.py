@@ -1,7 +1,7 @@
 """The data source ``foretide-edge``: reads and writes the embedded log behind a queued edge.
 
 Options of both sides: ``path`` (the log's directory), ``edge`` (its name, for messages), ``maxBytes``, ``fsync`` and
-``compression`` (see `ArrowLogSettings`).
+``compression`` (see `ArrowLogSettings`); or ``log``, what `EdgeStore.options` says of a run's edge, also in Kafka.
 
 Reading a stream: ``reader`` (the name under which rows are kept for this query), ``startingOffset`` (``earliest`` or
 ``latest``, for a new reader), ``partitions`` (1), ``maxRows`` and ``configPath`` (limits that change at run time, see
@@ -15,6 +15,7 @@ committed once, however often it is repeated.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -33,18 +34,11 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTri
 from pyspark.sql.types import StructType
 
 from foretide.spark.arrow import arrow_schema, conform, spark_schema
+from foretide.spark.edges import EdgePiece, open_edge
 from foretide.spark.limits import UNLIMITED_ROWS, WatchedLimits, admit
 from foretide.spark.options import Options
-from foretide.transport import (
-    ArrowLog,
-    ArrowLogSettings,
-    ArrowPiece,
-    ArrowSegmentWriter,
-    OffsetError,
-    SegmentInfo,
-    read_piece,
-    split,
-)
+from foretide.transport import ArrowLog, ArrowLogSettings, OffsetError, SegmentInfo, split
+from foretide.transport.contract import Log, SegmentWriter
 
 __all__ = ["EdgeBatchWriter", "EdgeDataSource", "EdgeReader", "EdgeStreamReader", "EdgeStreamWriter"]
 
@@ -54,7 +48,7 @@ SOURCE = "foretide-edge"
 class Slice(InputPartition):
     """The rows of a log that one task reads."""
 
-    def __init__(self, pieces: list[ArrowPiece]) -> None:
+    def __init__(self, pieces: Sequence[EdgePiece]) -> None:
         super().__init__(sum(piece.rows for piece in pieces))
         self.pieces = pieces
 
@@ -69,7 +63,7 @@ class Written(WriterCommitMessage):
 class EdgeReader(DataSourceReader):
     """Reads the rows that a log holds now."""
 
-    def __init__(self, log: ArrowLog, schema: StructType, slots: int) -> None:
+    def __init__(self, log: Log, schema: StructType, slots: int) -> None:
         self._log, self._schema, self._slots = log, schema, slots
 
     def partitions(self) -> Sequence[InputPartition]:
@@ -107,7 +101,7 @@ class EdgeReading:
 class EdgeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads a log as it grows, and lets go of what was processed."""
 
-    def __init__(self, log: ArrowLog, schema: StructType, reading: EdgeReading) -> None:
+    def __init__(self, log: Log, schema: StructType, reading: EdgeReading) -> None:
         self._log, self._schema, self._reading = log, schema, reading
         self._limits = WatchedLimits(reading.config_path)
         self._target: int | None = None
@@ -170,8 +164,8 @@ class EdgeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 class _EdgeWriting:
     """What the writers of streams and batches share: tasks write segments, the driver commits them."""
 
-    log: ArrowLog
-    tasks: ArrowSegmentWriter
+    log: Log
+    tasks: SegmentWriter
     stage: str
     room_timeout_s: float
 
@@ -277,8 +271,10 @@ class EdgeDataSource(DataSource):
     def _options(self) -> Options:
         return Options(SOURCE, self.options)
 
-    def _log(self) -> ArrowLog:
+    def _log(self) -> Log:
         options, default = self._options(), ArrowLogSettings()
+        if (described := options.optional("log")) is not None:
+            return open_edge(json.loads(described), options.optional("edge") or "queued edge")
         compression = options.choice("compression", ("none", "lz4", "zstd"), "none")
         settings = ArrowLogSettings(
             max_bytes=options.integer("maxBytes", default.max_bytes, minimum=1),
@@ -288,7 +284,7 @@ class EdgeDataSource(DataSource):
         return ArrowLog(options.text("path"), edge=options.optional("edge"), settings=settings)
 
 
-def _slices(log: ArrowLog, start: int, end: int, slots: int) -> list[InputPartition]:
+def _slices(log: Log, start: int, end: int, slots: int) -> list[InputPartition]:
     return [Slice(pieces) for pieces in split(log.segments(start, end), slots)]
 
 
@@ -297,7 +293,7 @@ def _read(partition: InputPartition, schema: StructType) -> Iterator[pa.RecordBa
         return
     target = arrow_schema(schema)
     for piece in partition.pieces:
-        for batch in read_piece(piece):
+        for batch in piece.read():
             yield conform(batch, target)
 
 

@@ -18,8 +18,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
+from foretide.kafka.errors import error_in
 from foretide.spark.admission import Admission, Reading
 from foretide.spark.arrow import arrow_schema, spark_schema
+from foretide.spark.edges import EdgeStore
 from foretide.spark.errors import OperatorError
 from foretide.spark.feeds import FirstRound, open_feed
 from foretide.spark.host_features import FeatureOrder
@@ -27,14 +29,14 @@ from foretide.spark.operators import DEAD_LETTERS, OperatorSpec
 from foretide.spark.program import ENVELOPE, RESULT, BatchOrder, Program, StageTask, unpack
 from foretide.spark.routing import Router
 from foretide.spark.settings import EngineSettings
-from foretide.spark.sinks import BatchSink, open_sink
+from foretide.spark.sinks import BatchSink, ClosableSink, EncodingSink, open_sink
 from foretide.spark.stages import Stage, StageGraph
 from foretide.spark.statistics import BatchStatistics, StageTotals
 from foretide.spark.workspace import Workspace
 from foretide.store import RuntimeConfig, RuntimeStore
 from foretide.topology import Operator
 from foretide.transport import ArrowLog, ArrowLogSettings, LogFullError
-from foretide.transport.contract import BatchWriter, SegmentInfo
+from foretide.transport.contract import BatchWriter, Log, SegmentInfo
 
 __all__ = ["StageRunner", "output_schemas"]
 
@@ -71,15 +73,14 @@ class StageRunner:
         self._spark, self._topology, self._workspace = spark, graph.topology, workspace
         self._runtime = RuntimeStore(workspace.runtime)
         self._admission, self._reading = Admission(settings), Reading()
-        self._feed = open_feed(graph.topology, stage, workspace)
+        edges = EdgeStore(workspace, settings)
+        self._feed = open_feed(graph.topology, stage, workspace, edges)
         self._router = Router(stage)
-        log_settings = ArrowLogSettings(max_bytes=settings.log_max_bytes, fsync=settings.sync_files)
         self._logs = {
-            plan.number: ArrowLog(workspace.edge(plan.name), edge=str(plan.edge), settings=log_settings)
-            for plan in stage.edges
-            if plan.link == "queued"
+            plan.number: edges.open(plan.name, str(plan.edge)) for plan in stage.edges if plan.link == "queued"
         }
-        letter_settings = replace(log_settings, max_bytes=min(settings.log_max_bytes, _LETTERS_BYTES))
+        letter_bytes = min(settings.log_max_bytes, _LETTERS_BYTES)
+        letter_settings = ArrowLogSettings(max_bytes=letter_bytes, fsync=settings.sync_files)
         self._dead_letters = ArrowLog(workspace.dead_letters, edge="dead letters", settings=letter_settings)
         self.sinks: dict[str, BatchSink] = {sink.id: open_sink(sink, workspace.run_id()) for sink in stage.sinks}
         self._sink_edges = {
@@ -132,8 +133,14 @@ class StageRunner:
             self.busy = False
 
     def stop(self) -> None:
-        """Stop the query; a batch that waits for room on a full edge is given up, and runs again at the next start."""
+        """Stop the query; a batch that waits, for room on a full edge or for a sink that is away, is given up.
+
+        It runs again at the next start.
+        """
         self._stopping.set()
+        for sink in self.sinks.values():
+            if isinstance(sink, ClosableSink):
+                sink.close()
         if self.query is not None:
             self.query.stop()
 
@@ -185,7 +192,7 @@ class StageRunner:
         rows = self._feed.rows(batch_id)
         return tasks if rows is None or not self.stage.rounds else self._reading.tasks(rows, tasks)
 
-    def _begin(self, log: ArrowLog, batch_id: int) -> BatchWriter:
+    def _begin(self, log: Log, batch_id: int) -> BatchWriter:
         """Open a batch's transaction, waiting for readers to make room if the log is full."""
         deadline_s = time.monotonic() + self.settings.room_timeout_s
         while True:
@@ -223,7 +230,7 @@ class StageRunner:
         ends = [*logs, *(sink.committed(batch_id) for sink in self.sinks.values())]
         return bool(ends) and all(ends)
 
-    def _queued(self, log: ArrowLog, batch_id: int) -> bool:
+    def _queued(self, log: Log, batch_id: int) -> bool:
         try:
             return log.begin(self.stage.id, batch_id).committed is not None
         except LogFullError:  # only a batch that is not there yet needs room
@@ -251,8 +258,14 @@ class StageRunner:
             writers={number: writer.segment_writer() for number, writer in writers.items()}
             | {number: writer for number, writer in by_edge.items() if writer is not None},
             collected=frozenset(number for number, id in self._sink_edges.items() if self.sinks[id].collects),
+            encoders=self._encoders(),
             dead_letters=self._dead_letters.segment_writer(self.stage.id, DEAD_LETTERS),
         )
+
+    def _encoders(self) -> dict[int, Callable[[pa.RecordBatch], pa.RecordBatch]]:
+        """Return what tasks do to rows before they go to a sink on the driver, by edge."""
+        sinks = {number: self.sinks[id] for number, id in self._sink_edges.items()}
+        return {number: sink.encoder for number, sink in sinks.items() if isinstance(sink, EncodingSink)}
 
     def _attempt(
         self, make_order: Callable[[], BatchOrder], first: FirstRound
@@ -393,8 +406,10 @@ def _first_line(error: Exception) -> str:
 
 
 def _plain(error: Exception) -> Exception:
-    """Return the error of an operator out of Spark's wrapping, where one is behind it."""
+    """Return the error of an operator, or about Kafka, out of Spark's wrapping, where one is behind it."""
     text = str(error)
+    if (about_kafka := error_in(text)) is not None:
+        return about_kafka
     marker = "foretide.spark.errors.OperatorError: "
     if marker not in text:
         return error

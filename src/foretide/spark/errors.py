@@ -6,7 +6,7 @@ from typing import Any
 
 from foretide.errors import ForetideError
 
-__all__ = ["CheckpointError", "OperatorError"]
+__all__ = ["CheckpointError", "OperatorError", "SinkError"]
 
 
 class OperatorError(ForetideError, TypeError):
@@ -26,6 +26,14 @@ class OperatorError(ForetideError, TypeError):
 
 def _operator_error(operator: str, expected: str, got: str, remedy: str) -> OperatorError:
     return OperatorError(operator, expected=expected, got=got, remedy=remedy)
+
+
+class SinkError(ForetideError, RuntimeError):
+    """A sink does not take a batch: its server refuses a row, or stays away."""
+
+    def __init__(self, sink: str, *, expected: str, got: str, remedy: str) -> None:
+        self.sink, self.expected, self.got, self.remedy = sink, expected, got, remedy
+        super().__init__(f"sink {sink!r}: expected {expected}, got {got}; {remedy}")
 
 
 class CheckpointError(ForetideError, ValueError):

@@ -24,9 +24,12 @@ _REASONS = {
     "osg": "rows go where the cost of their {fields} weighs least",
 }
 _STAYS = "it only spreads load: rows stay put"
+_OFFSETS = "tasks read ranges of offsets, so they may outnumber the topic's partitions"
 _SINKS = {
     "none": "tasks count the rows and drop them",
     "parquet": "tasks write files, the driver puts them in place",
+    "kafka": "tasks make messages, the driver sends them, in one transaction",
+    "postgres": "the driver copies the rows to the server, in one transaction",
     "sqlite": "the driver writes the rows, in one transaction",
     "memory": "the driver keeps the rows",
     "function": "the driver hands the rows to your function",
@@ -197,7 +200,9 @@ def _why(plan: EdgePlan, exchanged: bool, topology: Topology) -> str:
     if plan.link == "queued":
         read = f"exchanged when read: {_reason(plan.edge)}" if exchanged else "dealt out evenly when read"
         return f"a durable log between two stages, {read}"
-    return _reason(plan.edge) if exchanged else _STAYS
+    why = _reason(plan.edge) if exchanged else _STAYS
+    topics = {source.id for source in topology.sources if source.connector.kind == "kafka"}
+    return f"{_OFFSETS}; {why}" if plan.edge.start in topics else why
 
 
 def _reason(edge: Edge) -> str:

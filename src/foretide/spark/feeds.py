@@ -1,7 +1,7 @@
 """How rows come into a stage: read by its own tasks, or as a DataFrame that Spark reads.
 
-Tasks read replayed traces and queued edges themselves. A DataFrame is needed for what only Spark can do: sources of the
-user's, and operators that are functions of DataFrames, such as joins and those that keep state.
+Tasks read replayed traces, Kafka topics and queued edges themselves. A DataFrame is needed for what only Spark can do:
+sources of the user's, and operators that are functions of DataFrames, such as joins and those that keep state.
 """
 
 from __future__ import annotations
@@ -20,8 +20,11 @@ from pyspark.sql.types import StructType
 
 from foretide.errors import ConfigError
 from foretide.spark.arrow import spark_schema
+from foretide.spark.edges import EdgeStore
 from foretide.spark.errors import OperatorError
 from foretide.spark.inputs import InputSpec, Position, StageInput, open_input
+from foretide.spark.kafka_frames import kafka_backlog, read_kafka
+from foretide.spark.kafka_input import KafkaInput
 from foretide.spark.operators import EVENT_TIME_COLUMN
 from foretide.spark.options import Options
 from foretide.spark.program import Slice
@@ -30,11 +33,11 @@ from foretide.spark.stages import EdgePlan, Stage
 from foretide.spark.trace_source import TracePlan
 from foretide.spark.workspace import Workspace
 from foretide.topology import Operator, Source, Topology
-from foretide.transport import ArrowLog
 
-__all__ = ["Feed", "FirstRound", "FrameFeed", "SliceFeed", "open_feed"]
+__all__ = ["OWN_KINDS", "Feed", "FirstRound", "FrameFeed", "SliceFeed", "open_feed"]
 
-_OWN_KINDS = ("trace",)
+#: Kinds of sources that tasks can read themselves.
+OWN_KINDS = ("trace", "kafka")
 # Far enough in the future for every event of a trace to be due.
 _NEVER_US = 1 << 60
 
@@ -89,7 +92,7 @@ class Feed(Protocol):
         ...
 
 
-def open_feed(topology: Topology, stage: Stage, workspace: Workspace) -> Feed:
+def open_feed(topology: Topology, stage: Stage, workspace: Workspace, edges: EdgeStore) -> Feed:
     """Return how rows come into `stage`.
 
     Raises
@@ -98,9 +101,9 @@ def open_feed(topology: Topology, stage: Stage, workspace: Workspace) -> Feed:
         When a stage needs a DataFrame and also has other inputs, or columns that are not declared.
     """
     frame_operators = [operator for operator in stage.operators if operator.mode == "dataframe"]
-    foreign = [source for source in stage.sources if source.connector.kind not in _OWN_KINDS]
+    foreign = [source for source in stage.sources if source.connector.kind not in OWN_KINDS]
     if not frame_operators and not foreign:
-        return SliceFeed(stage, workspace)
+        return SliceFeed(stage, workspace, edges)
     if len(stage.sources) + len(stage.inputs) > 1:
         odd = (foreign or frame_operators)[0].id
         raise ConfigError(
@@ -109,16 +112,19 @@ def open_feed(topology: Topology, stage: Stage, workspace: Workspace) -> Feed:
             got=f"{len(stage.sources) + len(stage.inputs)} inputs",
             remedy="make the other edges into the stage queued, or merge them in an operator before it",
         )
-    return FrameFeed(topology, stage, workspace, frame_operators[0] if frame_operators else None)
+    return FrameFeed(topology, stage, edges, frame_operators[0] if frame_operators else None)
 
 
 class SliceFeed:
     """Rows that tasks read themselves: Spark's data source gives positions, tasks get slices."""
 
-    def __init__(self, stage: Stage, workspace: Workspace) -> None:
+    def __init__(self, stage: Stage, workspace: Workspace, edges: EdgeStore) -> None:
         self._stage, self._workspace = stage, workspace
-        self._specs = _input_specs(stage, workspace)
+        self._specs = _input_specs(stage, edges)
         self._inputs: dict[str, StageInput] = {spec.name: open_input(spec) for spec in self._specs}
+        for part in self._inputs.values():
+            if isinstance(part, KafkaInput):
+                part.check_columns()
         self._done: Mapping[str, Position] = self._committed()
 
     def open(self, spark: SparkSession) -> DataFrame:
@@ -172,11 +178,11 @@ class SliceFeed:
 class FrameFeed:
     """Rows that Spark reads, and on which an operator that is a function of DataFrames may work."""
 
-    def __init__(self, topology: Topology, stage: Stage, workspace: Workspace, operator: Operator | None) -> None:
-        self._topology, self._stage, self._workspace = topology, stage, workspace
-        self._operator = operator
+    def __init__(self, topology: Topology, stage: Stage, edges: EdgeStore, operator: Operator | None) -> None:
+        self._topology, self._stage, self._edges = topology, stage, edges
+        self._workspace, self._operator = edges.workspace, operator
         self._entry = operator.id if operator is not None else stage.sources[0].id
-        self._log = ArrowLog(workspace.edge(stage.inputs[0].name)) if stage.inputs else None
+        self._log = edges.open(stage.inputs[0].name) if stage.inputs else None
 
     def open(self, spark: SparkSession) -> DataFrame:
         """Return the rows of the input, after the operator at the head of the stage if it takes DataFrames."""
@@ -215,6 +221,8 @@ class FrameFeed:
         """Return the rows of the edge beyond the last batch; for a user's source, 1 while Spark sees data."""
         if query is None:
             return 0
+        if self._log is None and self._stage.sources[0].connector.kind == "kafka":
+            return kafka_backlog(self._stage.sources[0], query)
         if self._log is None:
             return int(bool(query.status["isDataAvailable"]) or query.lastProgress is None)
         progress = query.lastProgress
@@ -229,7 +237,7 @@ class FrameFeed:
         schema = self._columns(plan)
         reader = spark.readStream.format("foretide-edge").schema(schema)
         for name, value in {
-            "path": self._workspace.edge(plan.name),
+            "log": json.dumps(self._edges.options(plan.name)),
             "edge": str(plan.edge),
             "reader": self._stage.id,
             "configPath": self._workspace.limits(self._stage.id),
@@ -240,8 +248,15 @@ class FrameFeed:
     def _columns(self, plan: EdgePlan) -> StructType:
         """Return the columns of a queued edge, as the operator before it declares them."""
         start = {source.id: source for source in self._topology.sources}.get(plan.edge.start)
-        if start is not None:
+        if start is not None and start.connector.kind == "trace":
             return spark_schema(_trace_plan(start).replay.schema)
+        if start is not None:
+            raise ConfigError(
+                f"edge '{plan.edge}'",
+                expected="an operator between the source and a queued edge to one that works on DataFrames",
+                got=f"the source {start.id!r}",
+                remedy="make the edge inline: Spark reads the source",
+            )
         ddl = self._topology.operator(plan.edge.start).schema.get(plan.edge.output)
         if ddl is None:
             raise OperatorError(
@@ -268,8 +283,10 @@ def _read_source(spark: SparkSession, source: Source, limits: str) -> DataFrame:
         return spark.readStream.format("foretide-trace").options(**options, configPath=limits).load()
     if connector.kind == "files":
         return _read_files(spark, source)
+    if connector.kind == "kafka":
+        return read_kafka(spark, source)
     raise ConfigError(
-        f"source {source.id!r}", expected="a kind among trace, files, or a function", got=repr(connector.kind)
+        f"source {source.id!r}", expected="a kind among trace, kafka, files, or a function", got=repr(connector.kind)
     )
 
 
@@ -292,13 +309,12 @@ def _trace_plan(source: Source) -> TracePlan:
     return TracePlan.from_options(Options(f"source {source.id!r}", texts))
 
 
-def _input_specs(stage: Stage, workspace: Workspace) -> tuple[InputSpec, ...]:
+def _input_specs(stage: Stage, edges: EdgeStore) -> tuple[InputSpec, ...]:
     sources = [InputSpec(source.id, source.connector.kind, source.connector.options) for source in stage.sources]
-    edges = [
-        InputSpec(plan.name, "edge", {"path": str(workspace.edge(plan.name)), "reader": stage.id})
-        for plan in stage.inputs
+    queues = [
+        InputSpec(plan.name, "edge", {"log": edges.options(plan.name), "reader": stage.id}) for plan in stage.inputs
     ]
-    return (*sources, *edges)
+    return (*sources, *queues)
 
 
 def _rows(positions: Mapping[str, Position]) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""What a stage reads: replayed traces and the logs of queued edges, by position.
+"""What a stage reads: replayed traces, Kafka topics and the logs of queued edges, by position.
 
 The same inputs are opened in three places: in the process that tells Spark which rows are there, on the driver, which
 deals rows out to tasks, and, as slices, in the tasks themselves. Tasks read rows where they run: no row passes through
@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 import pyarrow as pa
 
 from foretide.errors import ConfigError
+from foretide.spark.edges import EdgePiece, open_edge
 from foretide.spark.options import Options
 from foretide.spark.trace_source import TracePlan
 from foretide.traces import Replay
-from foretide.transport import ArrowLog
 from foretide.transport.contract import split
-from foretide.transport.segment import ArrowPiece, read_piece
 
 if TYPE_CHECKING:
     from foretide.spark.program import Slice
@@ -61,6 +60,10 @@ class StageInput(Protocol):
         """Return the number of the first row that is not there yet."""
         ...
 
+    def advance(self, position: Position, next: int) -> Position:
+        """Return the position of the batch that follows the one at `position` and ends before row `next`."""
+        ...
+
     def slices(self, position: Position, count: int) -> Sequence[Sequence[Slice]]:
         """Deal the rows of the batch that ends at `position` out to at most `count` tasks."""
         ...
@@ -85,11 +88,11 @@ class _TraceSlice:
 @dataclass(frozen=True)
 class _LogSlice:
     element: str
-    pieces: tuple[ArrowPiece, ...]
+    pieces: tuple[EdgePiece, ...]
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         for piece in self.pieces:
-            yield from read_piece(piece)
+            yield from piece.read()
 
 
 class TraceInput:
@@ -134,6 +137,10 @@ class TraceInput:
             return self._plan.replay.total_events
         return self._plan.replay.due_by(position["started_us"], now_us)
 
+    def advance(self, position: Position, next: int) -> Position:
+        """Return the position of the next batch."""
+        return _moved(position, next)
+
     def slices(self, position: Position, count: int) -> Sequence[Sequence[Slice]]:
         """Cut the events of a batch into ranges of nearly equal length."""
         first, rows = position["first"], position["next"] - position["first"]
@@ -155,7 +162,8 @@ class LogInput:
     def __init__(self, spec: InputSpec) -> None:
         self.name = spec.name
         self._reader = str(spec.options["reader"])
-        self._log = ArrowLog(str(spec.options["path"]), edge=spec.name)
+        described = spec.options.get("log") or {"path": spec.options["path"]}
+        self._log = open_edge(dict(described), spec.name)
 
     def begin(self, now_us: int) -> Position:
         """Return the position that this stage's reader stands at."""
@@ -165,6 +173,10 @@ class LogInput:
     def available(self, position: Position, now_us: int) -> int:
         """Return the end of the log."""
         return self._log.end_offset()
+
+    def advance(self, position: Position, next: int) -> Position:
+        """Return the position of the next batch."""
+        return _moved(position, next)
 
     def slices(self, position: Position, count: int) -> Sequence[Sequence[Slice]]:
         """Cut the rows of a batch into runs of nearly equal length."""
@@ -178,9 +190,24 @@ class LogInput:
         self._log.commit(self._reader, position["first"])
 
 
+def _moved(position: Position, next: int) -> Position:
+    return {**position, "first": position["next"], "next": next}
+
+
+def _kafka_input(spec: InputSpec) -> StageInput:
+    # Spark starts a process for every query; those without Kafka need not load it.
+    from foretide.spark.kafka_input import KafkaInput
+
+    return KafkaInput(spec)
+
+
 def open_input(spec: InputSpec) -> StageInput:
     """Return the input that `spec` describes."""
-    kinds: dict[str, Callable[[InputSpec], StageInput]] = {"trace": TraceInput, "edge": LogInput}
+    kinds: dict[str, Callable[[InputSpec], StageInput]] = {
+        "trace": TraceInput,
+        "kafka": _kafka_input,
+        "edge": LogInput,
+    }
     if spec.kind not in kinds:
         raise ConfigError(f"source {spec.name!r}", expected=f"a kind among {', '.join(kinds)}", got=spec.kind)
     return kinds[spec.kind](spec)

@@ -12,12 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from foretide.spark.edges import EdgeStore
+from foretide.spark.feeds import OWN_KINDS
 from foretide.spark.inputs import InputSpec, Position, TraceInput
+from foretide.spark.kafka_input import KafkaInput
+from foretide.spark.settings import EngineSettings
 from foretide.spark.stages import Stage, StageGraph
 from foretide.spark.workspace import Workspace
-from foretide.transport import ArrowLog
 
-__all__ = ["InputState", "PositionReader"]
+__all__ = ["InputState", "PositionReader", "reads_frames"]
 
 # Far enough in the future for every event of a trace to be due.
 _NEVER_US = 1 << 60
@@ -68,16 +71,24 @@ class PositionReader:
         Its stages.
     workspace : Workspace
         Where it runs.
+    settings : EngineSettings, optional
+        How: says where its queued edges are.
     """
 
-    def __init__(self, graph: StageGraph, workspace: Workspace) -> None:
+    def __init__(self, graph: StageGraph, workspace: Workspace, settings: EngineSettings | None = None) -> None:
         self._graph, self._workspace = graph, workspace
         self._traces = {
             source.id: TraceInput(InputSpec(source.id, "trace", source.connector.options))
             for source in graph.topology.sources
             if source.connector.kind == "trace"
         }
-        self._logs = {plan.name: ArrowLog(workspace.edge(plan.name), edge=plan.name) for plan in graph.queued}
+        self._topics = {
+            source.id: KafkaInput(InputSpec(source.id, "kafka", source.connector.options), lenient=True)
+            for source in graph.topology.sources
+            if source.connector.kind == "kafka"
+        }
+        edges = EdgeStore(workspace, settings or EngineSettings())
+        self._logs = {plan.name: edges.open(plan.name, lenient=True) for plan in graph.queued}
 
     def read(self) -> dict[str, InputState]:
         """Return the state of every input by its name."""
@@ -96,12 +107,12 @@ class PositionReader:
             yield InputState(plan.name, False, self._logs[plan.name].end_offset(), next_done, admitted=next_taken)
 
     def _source(self, id: str, position: Position | None, taken: Position | None) -> InputState:
-        trace = self._traces.get(id)
-        if position is None or trace is None:
+        part = self._traces.get(id) or self._topics.get(id)
+        if position is None or part is None:
             return InputState(id, True, 0, 0)
         done = int(position["next"])
-        arrived = trace.available(position, int(time.time() * 1e6))
-        exhausted = done >= trace.available(position, _NEVER_US)
+        arrived = part.available(position, int(time.time() * 1e6))
+        exhausted = done >= part.available(position, _NEVER_US)
         return InputState(id, True, arrived, done, exhausted, admitted=int((taken or position)["next"]))
 
     def _positions(self, stage: Stage) -> tuple[Mapping[str, Position], Mapping[str, Position]]:
@@ -120,8 +131,10 @@ class PositionReader:
 
     def _named(self, stage: Stage, offset: Any) -> dict[str, Position]:
         """Return an offset as positions by input; one that Spark reads for a stage has the form of its data source."""
-        if not _reads_frames(stage):
+        if not reads_frames(stage):
             return dict(offset)
+        if stage.sources and (topic := self._topics.get(stage.sources[0].id)) is not None:
+            return {topic.name: topic.from_spark(offset)}
         if stage.inputs and "offset" in offset:
             return {stage.inputs[0].name: {"next": int(offset["offset"])}}
         if stage.sources and (trace := self._traces.get(stage.sources[0].id)) is not None:
@@ -130,10 +143,10 @@ class PositionReader:
         return {}
 
 
-def _reads_frames(stage: Stage) -> bool:
+def reads_frames(stage: Stage) -> bool:
     """Tell whether Spark reads the rows of a stage, rather than its tasks."""
     return any(operator.mode == "dataframe" for operator in stage.operators) or any(
-        source.connector.kind != "trace" for source in stage.sources
+        source.connector.kind not in OWN_KINDS for source in stage.sources
     )
 
 

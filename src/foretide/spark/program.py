@@ -12,7 +12,7 @@ import json
 import pickle
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
@@ -24,7 +24,13 @@ from foretide.errors import ConfigError
 from foretide.grouping import Assignment, Grouping, hash_columns
 from foretide.spark.errors import OperatorError
 from foretide.spark.host_features import FeatureOrder, TaskTimes
-from foretide.spark.operators import EVENT_TIME_COLUMN, OperatorRunner, OperatorSpec, dead_letter_batch
+from foretide.spark.operators import (
+    EVENT_TIME_COLUMN,
+    DeadLetter,
+    OperatorRunner,
+    OperatorSpec,
+    dead_letter_batch,
+)
 from foretide.spark.stages import EdgePlan, Stage
 from foretide.spark.statistics import EventTimes
 from foretide.topology import DEFAULT_OUTPUT
@@ -84,6 +90,8 @@ class BatchOrder:
         Edges whose rows go to the driver.
     dead_letters : SegmentWriter, optional
         Where failed events go.
+    encoders : mapping of int to callable
+        What is done to rows before they go to the driver, by edge number.
     """
 
     batch_id: int
@@ -93,6 +101,7 @@ class BatchOrder:
     writers: Mapping[int, SegmentWriter | EdgeWriter] = field(default_factory=dict)
     collected: frozenset[int] = frozenset()
     dead_letters: SegmentWriter | None = None
+    encoders: Mapping[int, Callable[[pa.RecordBatch], pa.RecordBatch]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -229,6 +238,7 @@ class _Work:
         self._waited_s: dict[str, float] = defaultdict(float)
         self._event_times, self._times, self._sent = EventTimes(), TaskTimes(), 0
         self._executed: dict[int, tuple[list[int], list[float]]] = defaultdict(lambda: ([], []))
+        self._unread: list[DeadLetter] = []
         self._routes = {number: route.at_barrier(replica) for number, route in order.routes.items()}
         self._first_id = _first_id(order.batch_id, replica)
         for runner in machine.runners.values():
@@ -243,6 +253,8 @@ class _Work:
                     self._cross(inputs[part.element], batch)
                 else:
                     self._leave(part.element, DEFAULT_OUTPUT, batch)
+            # What a source could not make rows of; most kinds have none.
+            self._unread += getattr(part, "letters", ())
 
     def take_frame(self, entry: str, batches: Iterable[pa.RecordBatch]) -> None:
         """Take rows that Spark has read, as the output of the element called `entry`."""
@@ -297,7 +309,8 @@ class _Work:
         if number in self._exchanged:
             self._spread(plan, batch)
         elif number in self._order.collected:
-            self._parcels[number, 0].append(batch)
+            encode = self._order.encoders.get(number)
+            self._parcels[number, 0].append(batch if encode is None else encode(batch))
             self._arrived(batch)
         elif number in self._order.writers:
             # A file has one schema; rows of an operator that declares none may differ from batch to batch.
@@ -351,7 +364,7 @@ class _Work:
             self._event_times.add(batch[EVENT_TIME_COLUMN])
 
     def _result(self, written: Mapping[int, Any]) -> dict[str, Any]:
-        letters = [letter for runner in self._machine.runners.values() for letter in runner.letters]
+        letters = self._unread + [letter for runner in self._machine.runners.values() for letter in runner.letters]
         dead = (
             self._order.dead_letters.write([dead_letter_batch(letters)])
             if letters and self._order.dead_letters

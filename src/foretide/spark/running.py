@@ -12,11 +12,12 @@ from typing import Any, Self
 from pyspark.sql import SparkSession
 
 from foretide.errors import ConfigError
+from foretide.kafka.errors import error_in
 from foretide.latency import LatencyHistogram
 from foretide.spark.checkpoint import check_checkpoint
 from foretide.spark.engine import StageRunner
 from foretide.spark.pool import ReplicaPool
-from foretide.spark.positions import InputState, PositionReader
+from foretide.spark.positions import InputState, PositionReader, reads_frames
 from foretide.spark.progress import ProgressLog
 from foretide.spark.routing import check_options
 from foretide.spark.settings import EngineSettings
@@ -77,7 +78,7 @@ class RunningTopology:
         self.settings = settings or EngineSettings()
         self._runtime = RuntimeStore(self._workspace.runtime)
         slots = sum(operator.replicas.maximum for operator in topology.operators)
-        self._positions = PositionReader(self.graph, self._workspace)
+        self._positions = PositionReader(self.graph, self._workspace, self.settings)
         self._spark, self._progress = spark, ProgressLog() if self._foreign_sources() else None
         self._stages = [
             StageRunner(spark, self.graph, stage, self._workspace, self.settings) for stage in self.graph.stages
@@ -160,7 +161,7 @@ class RunningTopology:
         """Raise the error that ended a stage, if one did."""
         for runner in self._stages:
             if runner.query is not None and (error := runner.query.exception()) is not None:
-                raise runner.failure or error
+                raise runner.failure or error_in(str(error)) or error
 
     def drain(self, timeout_s: float = 60.0) -> bool:
         """Let sources admit nothing new and wait until what is inside is through; return whether it is."""
@@ -245,7 +246,7 @@ class RunningTopology:
             source.id: stage.id
             for stage in self.graph.stages
             for source in stage.sources
-            if source.connector.kind != "trace"
+            if reads_frames(stage) and source.connector.kind != "trace"
         }
 
     def _idle(self) -> bool:

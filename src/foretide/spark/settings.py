@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import Field
 
 from foretide.config import Settings
@@ -43,3 +45,10 @@ class EngineSettings(Settings):
         default=600.0, gt=0, description="Seconds that a stage waits for room on a full edge before it fails."
     )
     sync_files: bool = Field(default=False, description="Whether segments are forced to disk before they are named.")
+    edges: Literal["files", "kafka"] = Field(
+        default="files", description="Where queued edges are kept: in files of the run's directory, or in Kafka."
+    )
+    kafka_servers: str = Field(default="", description="Kafka's bootstrap servers, for edges in Kafka.")
+    kafka_patience_s: float = Field(
+        default=60.0, ge=0, description="Seconds that edges in Kafka wait for a broker that does not answer."
+    )

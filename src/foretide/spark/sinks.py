@@ -1,8 +1,8 @@
 """Where results leave a topology. A batch that is replayed leaves each sink as if it had run once.
 
 Some sinks are written by tasks, where the rows are (Parquet); others on the driver, where their one writer lives
-(SQLite, a user's function, memory). Both are told the batch id, by which they recognise a repeat. Ids count from 0 in
-each workspace, so sinks that outlast one also keep its run id: a fresh start adds to what is there.
+(SQLite, PostgreSQL, Kafka, a user's function, memory). Both are told the batch id, by which they recognise a repeat.
+Ids count from 0 in each workspace, so sinks that outlast one also keep its run id: a fresh start adds to what is there.
 """
 
 from __future__ import annotations
@@ -15,16 +15,28 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from foretide.errors import ConfigError
+from foretide.spark.kafka_sink import KafkaSink
+from foretide.spark.postgres_sink import PostgresSink
 from foretide.spark.program import EdgeWriter
 from foretide.topology import Sink
 
-__all__ = ["BatchSink", "FunctionSink", "MemorySink", "NullSink", "ParquetSink", "SqliteSink", "open_sink"]
+__all__ = [
+    "BatchSink",
+    "ClosableSink",
+    "EncodingSink",
+    "FunctionSink",
+    "MemorySink",
+    "NullSink",
+    "ParquetSink",
+    "SqliteSink",
+    "open_sink",
+]
 
 
 class BatchSink(Protocol):
@@ -45,6 +57,25 @@ class BatchSink(Protocol):
 
     def commit(self, batch_id: int, written: Sequence[Any], rows: pa.Table | None) -> None:
         """Make a batch visible: what tasks say they have written, or the rows collected. A repeat changes nothing."""
+        ...
+
+
+@runtime_checkable
+class ClosableSink(Protocol):
+    """A sink that holds on to something, such as a connection."""
+
+    def close(self) -> None:
+        """Let go of it; a batch that waits for it is given up, and runs again at the next start."""
+        ...
+
+
+@runtime_checkable
+class EncodingSink(Protocol):
+    """A sink whose rows are made ready for it in the tasks, before they come to the driver."""
+
+    @property
+    def encoder(self) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
+        """What tasks do to rows: small and picklable."""
         ...
 
 
@@ -266,6 +297,8 @@ def open_sink(sink: Sink, run: str = "0") -> BatchSink:
         "memory": ((), MemorySink),
         "parquet": (("path",), lambda: ParquetSink(options["path"], options.get("compression", "zstd"), run)),
         "sqlite": (("path",), lambda: SqliteSink(sink.id, options["path"], options.get("table", sink.id), run)),
+        "postgres": (("url",), lambda: PostgresSink.of(sink.id, options, run)),
+        "kafka": (("servers", "topic"), lambda: KafkaSink(sink.id, options, run)),
     }
     if connector.kind not in kinds:
         raise ConfigError(f"sink {sink.id!r}", expected=f"a kind among {', '.join(kinds)}", got=repr(connector.kind))

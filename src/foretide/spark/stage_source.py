@@ -83,11 +83,7 @@ class StageStreamReader(DataSourceStreamReader):
         if not allowed:
             return start
         return {
-            name: {
-                **start[name],
-                "first": start[name]["next"],
-                "next": start[name]["next"] + -(-rows * allowed // total),
-            }
+            name: self._inputs[name].advance(start[name], start[name]["next"] + -(-rows * allowed // total))
             for name, rows in ready.items()
         }
 

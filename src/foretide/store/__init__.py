@@ -9,7 +9,7 @@ from foretide.store.retention import Tidied
 from foretide.store.runs import RunStore
 from foretide.store.runtime import Override, RuntimeConfig, RuntimeStore
 from foretide.store.samples import FeatureSample, LatencySample, RunInfo, RunSpec
-from foretide.store.settings import StoreSettings, default_store_path
+from foretide.store.settings import StoreSettings, default_store, default_store_path
 
 __all__ = [
     "Arrivals",
@@ -33,5 +33,6 @@ __all__ = [
     "StoredFailure",
     "Tidied",
     "UnknownRunError",
+    "default_store",
     "default_store_path",
 ]

@@ -1,4 +1,4 @@
-"""The seam behind which a database stands: SQLite today, others by answering to the same two classes."""
+"""The seam behind which a database stands: SQLite and PostgreSQL, others by answering to the same two classes."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Database(Protocol):
         ...
 
     def exists(self) -> bool:
-        """Tell whether anything is stored there yet."""
+        """Tell whether anything is stored there yet; raises `DatabaseError` where that cannot be known."""
         ...
 
     def connect(self, *, create: bool = False) -> Connection:

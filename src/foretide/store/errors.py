@@ -36,14 +36,16 @@ class DatabaseError(StoreError):
         What kind of failure it is.
     reason : str
         What the database said.
+    remedy : str, optional
+        What to do about it, where more is known than the kind of failure tells.
 
     >>> print(DatabaseError("runs.db", "locked", "database is locked"))
     store runs.db: expected to read or write it, got 'database is locked'; wait until the other process is done with it
     """
 
-    def __init__(self, where: str, fault: Fault, reason: str) -> None:
-        self.where, self.fault, self.reason = where, fault, reason
-        super().__init__(f"store {where}: expected to read or write it, got {reason!r}; {_REMEDIES[fault]}")
+    def __init__(self, where: str, fault: Fault, reason: str, remedy: str | None = None) -> None:
+        self.where, self.fault, self.reason, self.remedy = where, fault, reason, remedy or _REMEDIES[fault]
+        super().__init__(f"store {where}: expected to read or write it, got {reason!r}; {self.remedy}")
 
 
 class StoreVersionError(StoreError):

@@ -16,6 +16,7 @@ from weakref import WeakValueDictionary
 
 from foretide.clock import Clock, SystemClock
 from foretide.events import Event, EventSink, LoggingSink, Severity
+from foretide.postgres import is_postgres
 from foretide.store import sql
 from foretide.store.arrivals import Arrivals
 from foretide.store.background import BackgroundWriter
@@ -23,6 +24,7 @@ from foretide.store.backlog import Backlog
 from foretide.store.codec import plain
 from foretide.store.database import Connection, Database
 from foretide.store.errors import DatabaseError, UnknownRunError
+from foretide.store.postgres import PostgresDatabase
 from foretide.store.reading import RecordedRun, Resumed
 from foretide.store.recorder import RunRecorder
 from foretide.store.retention import Tidied, delete_run, tidy
@@ -48,8 +50,8 @@ class RunStore:
 
     Parameters
     ----------
-    where : path or Database
-        The SQLite file, or another database.
+    where : path, str or Database
+        The SQLite file, the address of a PostgreSQL database (``postgresql://...``), or another database.
     settings : StoreSettings
         How to write, what to keep.
     events : EventSink
@@ -99,7 +101,7 @@ class RunStore:
 
     @property
     def name(self) -> str:
-        """What to call it in messages: its path."""
+        """What to call it in messages: its path, or its address without secrets."""
         return self._database.name
 
     @property
@@ -240,8 +242,8 @@ class RunStore:
         return int(self._clock.now_s() * _US_PER_S)
 
     def _check_version(self) -> None:
-        if self._database.exists():
-            with suppress(DatabaseError):
+        with suppress(DatabaseError):
+            if self._database.exists():
                 self._database.connect().close()
 
     def _find(self, run: str) -> RunInfo:
@@ -264,7 +266,7 @@ class RunStore:
     def _reading(self) -> Iterator[Connection]:
         """Give the connection that reads, to one thread at a time; it is kept, since opening one takes longer."""
         with self._reading_lock:
-            if self._reader is not None and not self._reader.is_current():
+            if self._reader is not None and not _is_usable(self._reader):
                 self._close_reader()
             self._reader = self._reader or self._database.connect()
             try:
@@ -291,6 +293,16 @@ class RunStore:
 
 
 def _database(where: str | Path | Database, settings: StoreSettings) -> Database:
+    if isinstance(where, str) and is_postgres(where):
+        return PostgresDatabase(where, lock_wait_s=settings.lock_wait_s, max_bytes=settings.max_bytes)
     if isinstance(where, str | Path):
         return SqliteDatabase(where, lock_wait_s=settings.lock_wait_s, max_bytes=settings.max_bytes)
     return where
+
+
+def _is_usable(connection: Connection) -> bool:
+    """Tell whether a connection that was kept still leads to the database; a server may have restarted since."""
+    try:
+        return connection.is_current()
+    except DatabaseError:
+        return False

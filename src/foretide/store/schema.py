@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
-__all__ = ["MIGRATIONS", "SQLITE_WORDS", "Migration", "statements"]
+__all__ = ["MIGRATIONS", "POSTGRES_WORDS", "SQLITE_WORDS", "Migration", "statements"]
 
 #: What turns a database of one version into one of the next.
 Migration: TypeAlias = tuple[str, ...]
 
 SQLITE_WORDS: Mapping[str, str] = {"bytes": "BLOB", "real": "REAL", "whole": "INTEGER"}
+POSTGRES_WORDS: Mapping[str, str] = {"bytes": "BYTEA", "real": "DOUBLE PRECISION", "whole": "BIGINT"}
 
 _RUNS: Migration = (
     """CREATE TABLE runs (

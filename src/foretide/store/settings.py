@@ -8,8 +8,9 @@ from pathlib import Path
 from pydantic import Field, model_validator
 
 from foretide.config import Settings
+from foretide.postgres import is_postgres
 
-__all__ = ["STORE_VARIABLE", "StoreSettings", "default_store_path"]
+__all__ = ["STORE_VARIABLE", "StoreSettings", "default_store", "default_store_path"]
 
 #: The environment variable that names the store.
 STORE_VARIABLE = "FORETIDE_STORE"
@@ -54,17 +55,26 @@ class StoreSettings(Settings):
         return int(self.max_mb * 2**20)
 
 
-def default_store_path() -> Path:
-    """Return where runs are stored unless someone says otherwise.
+def default_store() -> str | Path:
+    """Return where runs are stored unless someone says otherwise: a file, or the address of a PostgreSQL database.
 
-    ``FORETIDE_STORE`` names the file. Without it, it is in the user's folder for data (``XDG_DATA_HOME``, else
-    ``~/.local/share``).
+    ``FORETIDE_STORE`` names it. Without it, it is `default_store_path`.
+    """
+    named = os.environ.get(STORE_VARIABLE, "")
+    return named if is_postgres(named) else default_store_path()
+
+
+def default_store_path() -> Path:
+    """Return the file that runs are stored in, and beside which other things are kept, unless someone says otherwise.
+
+    ``FORETIDE_STORE`` names the file. Without it, or where it names a server, it is in the user's folder for data
+    (``XDG_DATA_HOME``, else ``~/.local/share``).
 
     >>> default_store_path().suffix
     '.db'
     """
     named = os.environ.get(STORE_VARIABLE)
-    if named:
+    if named and not is_postgres(named):
         return Path(named)
     data = os.environ.get("XDG_DATA_HOME")
     return (Path(data) if data else Path.home() / ".local" / "share") / "foretide" / "runs.db"

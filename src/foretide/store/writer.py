@@ -133,12 +133,20 @@ class Writer:
 
     def _check_connection(self) -> None:
         """Leave a database that was moved or removed; the next connection may be one to a new database."""
-        if self._connection is not None and not self._connection.is_current():
+        if self._connection is not None and not self._is_current(self._connection):
             self.close()
             name = self._database.name
             self._report("store.moved", f"store {name} was moved or removed; a new one is begun there", "warning", {})
         if self._connection is None:
             self._backlog.save_all_runs()
+
+    def _is_current(self, connection: Connection) -> bool:
+        try:
+            return connection.is_current()
+        except DatabaseError:
+            # The connection is lost, which says nothing about the database: it is tried anew.
+            self.close()
+            return True
 
     def _is_due(self) -> bool:
         """Tell whether there is something to do though nothing came: say that runs go on, try again."""
@@ -237,7 +245,7 @@ class Writer:
         self.close()
         try:
             aside = self._database.set_aside()
-        except OSError as reason:
+        except (OSError, StoreError) as reason:
             _LOG.warning("store %s is damaged and cannot be moved: %s", self._database.name, reason)
             return False
         self._backlog.save_all_runs()

@@ -8,6 +8,7 @@ from typing import Any
 import yaml
 
 from foretide.errors import TopologyError
+from foretide.postgres import without_password
 from foretide.topology.elements import DEFAULT_OUTPUT, Connector, Edge, GroupingSpec, Operator, ReplicaBounds
 from foretide.topology.graph import Topology
 
@@ -18,7 +19,7 @@ def dump_topology(topology: Topology) -> dict[str, Any]:
     """Return the topology as plain data, in the form that `load_topology` reads.
 
     A function is kept as ``module:name`` where it can be imported by that name, else left out. Edges come back in
-    the order of the elements that they end in.
+    the order of the elements that they end in. Passwords in addresses are left out: what is dumped is stored and shown.
 
     >>> from foretide.topology import flow
     >>> job = flow("line")
@@ -105,7 +106,9 @@ def _plain(where: str, value: Any) -> Any:
         return {str(key): _plain(where, item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(where, item) for item in value]
-    if value is None or isinstance(value, str | int | float | bool):
+    if isinstance(value, str):
+        return without_password(value)
+    if value is None or isinstance(value, int | float | bool):
         return value
     raise TopologyError(
         f"options of {where!r}",

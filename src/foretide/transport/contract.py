@@ -166,6 +166,10 @@ class Piece(Protocol):
         """Return the `rows` rows from the `first`-th row of this piece on."""
         ...
 
+    def read(self, max_rows: int = ...) -> Iterator[pa.RecordBatch]:
+        """Yield the rows in batches of at most `max_rows`, wherever the piece is."""
+        ...
+
 
 class Log(Protocol):
     """A durable, ordered log of rows: the queue behind a queued edge."""
@@ -177,6 +181,18 @@ class Log(Protocol):
 
     def begin(self, stage: str, batch_id: int, *, room_timeout_s: float = 0.0) -> BatchWriter:
         """Open the transaction of a batch; LogFullError when there is no room for a new one within the timeout."""
+        ...
+
+    def segment_writer(self, stage: str, schema: pa.Schema | None = None) -> SegmentWriter:
+        """Return what the tasks of `stage` write with, where the batch id is not known before the commit."""
+        ...
+
+    def discard(self, stage: str, batch_id: int, segments: Iterable[SegmentInfo | None]) -> None:
+        """Remove the segments of a failed attempt that the batch's commit does not name."""
+        ...
+
+    def schema(self) -> pa.Schema | None:
+        """Return the schema of the newest rows held, or None when none are."""
         ...
 
     def has_room(self) -> bool:
@@ -227,7 +243,20 @@ class Log(Protocol):
         ...
 
 
-P = TypeVar("P", bound=Piece)
+class Cuttable(Protocol):
+    """Something of so many rows that can be cut."""
+
+    @property
+    def rows(self) -> int:
+        """How many rows it has."""
+        ...
+
+    def cut(self, first: int, rows: int) -> Self:
+        """Return the `rows` rows from the `first`-th on."""
+        ...
+
+
+P = TypeVar("P", bound=Cuttable)
 
 
 def split(pieces: Sequence[P], slices: int) -> list[list[P]]:

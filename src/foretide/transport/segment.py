@@ -155,6 +155,10 @@ class ArrowPiece:
             raise ValueError(f"expected a cut within {self.rows} rows, got {rows} rows from row {first} on")
         return ArrowPiece(self.path, self.info, self.first + first, rows)
 
+    def read(self, max_rows: int = 10_000) -> Iterator[pa.RecordBatch]:
+        """Yield the rows, see `read_piece`."""
+        return read_piece(self, max_rows)
+
 
 def read_piece(piece: ArrowPiece, max_rows: int = 10_000) -> Iterator[pa.RecordBatch]:
     """Yield the rows of `piece` in order, in batches of at most `max_rows`, verified and without a copy.

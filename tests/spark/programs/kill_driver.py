@@ -1,4 +1,4 @@
-"""A driver program that is killed again and again: words of a trace, counted letter by letter, into two sinks.
+"""A driver program that is killed again and again: words of a trace, counted letter by letter, into three sinks.
 
 Its only argument is a file with its settings in JSON. Each start goes on in the same workspace; replicas change all the
 time. When all input is through, it stops gracefully and writes the file ``done``. With ``die_after`` it kills itself
@@ -46,8 +46,8 @@ def shout(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch.set_column(batch.schema.get_field_index("word"), "word", pc.utf8_upper(batch["word"]))
 
 
-def topology(trace: str, root: Path) -> Topology:
-    """Return in -> split -> measure -> (queue) -> shout -> SQLite and Parquet."""
+def topology(trace: str, root: Path, server: str) -> Topology:
+    """Return in -> split -> measure -> (queue) -> shout -> SQLite, Parquet and PostgreSQL."""
     job = flow("words")
     words = job.source("in", "trace", trace=trace, until="all").operator(
         "split", split, replicas=(1, 3), schema="id long, place long, word string"
@@ -56,6 +56,7 @@ def topology(trace: str, root: Path) -> Topology:
     loud = measured.operator("shout", shout, mode="arrow", queued=True, replicas=(1, 3))
     loud.sink("sql", "sqlite", path=str(root / "out.db"), table="words")
     loud.sink("files", "parquet", path=str(root / "files"))
+    loud.sink("server", "postgres", url=server, table="words")
     return job.build()
 
 
@@ -86,7 +87,7 @@ def main() -> None:
         die_after(given["die_after"])
     spark = create_session(given["master"], settings={"spark.local.dir": str(root / "local")})
     settings = EngineSettings(first_rows=given["batch_rows"], max_rows=given["batch_rows"])
-    running = RunningTopology(topology(given["trace"], root), spark, root / "run", settings)
+    running = RunningTopology(topology(given["trace"], root, given["server"]), spark, root / "run", settings)
     running.start()
     stopped = threading.Event()
     changes = threading.Thread(target=change_all_the_time, args=(running, stopped, given["seed"]), daemon=True)

@@ -129,6 +129,7 @@ class TestDeclaration:
         ("memory", "memory", {}),
         ("a/b.db", "sqlite", {"path": "a/b.db"}),
         ("b.sqlite", "sqlite", {"path": "b.sqlite"}),
+        ("postgresql://ann@host/shop", "postgres", {"url": "postgresql://ann@host/shop"}),
         ("rows", "parquet", {"path": "rows"}),
     ],
 )

@@ -5,6 +5,7 @@ import time
 from pathlib import Path
 
 import pytest
+from postgres_server import PostgresServer
 from typer.testing import CliRunner
 
 from foretide.cli import app
@@ -19,23 +20,32 @@ from foretide.topology import flow
 from foretide.traces import load_trace
 
 
+@pytest.fixture(params=["sqlite", "postgres"])
+def store_name(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Return where runs are stored: a file, or an address."""
+    if request.param == "sqlite":
+        return str(tmp_path / "runs.db")
+    server: PostgresServer = request.getfixturevalue("postgres")
+    return server.url(server.new_schema())
+
+
 @pytest.fixture
-def runner(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> CliRunner:
+def runner(monkeypatch: pytest.MonkeyPatch, store_name: str) -> CliRunner:
     monkeypatch.delenv("FORETIDE_TRACEBACK", raising=False)
-    monkeypatch.setenv("FORETIDE_STORE", str(tmp_path / "runs.db"))
+    monkeypatch.setenv("FORETIDE_STORE", store_name)
     monkeypatch.setenv("TERM", "dumb")
     return CliRunner()
 
 
 @pytest.fixture
-def run_id(tmp_path: Path) -> str:
+def run_id(store_name: str) -> str:
     """Return a recorded run of a word count whose load doubles."""
     job, clock = flow("words"), ManualClock(0.0)
     job.source("in").operator("count", execution_s=0.01, replicas=(1, 8))
     topology = job.build()
     system = FluidSystem(topology, [150.0] * 20 + [300.0] * 20, clock=clock)
     hour_ago = ManualClock(time.time() - 3600)
-    with RunStore(tmp_path / "runs.db", clock=hour_ago, threaded=False) as store:
+    with RunStore(store_name, clock=hour_ago, threaded=False) as store:
         spec = RunSpec(topology=topology, policy="pasps", forecaster="lr", trace="steps", td_s=10.0, started_at_s=0.0)
         with store.begin_run(spec) as recorder:
             parts = Parts(

@@ -10,6 +10,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+from postgres_server import PostgresServer
 from typer.testing import CliRunner
 
 from foretide.cli import app
@@ -44,9 +45,14 @@ def test_a_port_in_use_is_named(tmp_path: Path) -> None:
     assert code == 2 and "in use" in output and "--port" in output
 
 
-def test_it_serves_until_it_is_told_to_end(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_it_serves_until_it_is_told_to_end(tmp_path: Path, kind: str, request: pytest.FixtureRequest) -> None:
+    store = str(tmp_path / "runs.db")
+    if kind == "postgres":
+        server: PostgresServer = request.getfixturevalue("postgres")
+        store = server.url(server.new_schema())
     start = "from foretide.cli import main; main()"
-    command = [sys.executable, "-c", start, "serve", "--store", str(tmp_path / "runs.db"), "--port", "0"]
+    command = [sys.executable, "-c", start, "serve", "--store", store, "--port", "0"]
     environment = {**os.environ, "FORETIDE_TOKEN": ""}
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
         assert process.stderr is not None

@@ -91,8 +91,8 @@ class TestLog:
 
 
 def test_an_unknown_kind_is_named() -> None:
-    with pytest.raises(ConfigError, match="source 'in'\": expected a kind among trace, edge, got kafka"):
-        open_input(InputSpec("in", "kafka", {}))
+    with pytest.raises(ConfigError, match="source 'in'\": expected a kind among trace, kafka, edge, got socket"):
+        open_input(InputSpec("in", "socket", {}))
 
 
 class TestStageSource:

@@ -330,6 +330,13 @@ def test_a_dump_names_functions_that_can_be_imported_and_leaves_out_others() -> 
     assert [entry.get("function") for entry in operators] == ["textwrap:dedent", None]
 
 
+def test_a_dump_has_no_passwords_in_it() -> None:
+    job = flow("words")
+    job.source("in").operator("count").sink("out", "postgres", url="postgresql://ann:secret@host/shop", table="t")
+    [sink] = dump_topology(job.build())["sinks"]
+    assert sink["options"] == {"url": "postgresql://ann@host/shop", "table": "t"}
+
+
 def test_a_dump_refuses_options_that_no_file_can_hold() -> None:
     job = flow("options")
     job.source("in", "python", reader=object()).operator("a")

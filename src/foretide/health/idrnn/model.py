@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,37 +17,50 @@ from foretide.health.dataset import MachineTable, target_columns
 from foretide.health.errors import HealthModelError
 from foretide.health.features import MACHINE_NAMES, TARGETS, WORKER_NAMES
 from foretide.health.idrnn.kernels import gru_layer, sigmoid_layer
+from foretide.health.idrnn.memory import LinearMemory, Past, context_of
 from foretide.health.idrnn.scaling import Floats32, Ranges
+from foretide.health.idrnn.screening import Screen
 from foretide.records import Floats
 
 __all__ = ["ARRAYS", "VERSION", "IdrnnModel", "tier_inputs"]
 
 #: Grows when features or equations change, so that older files do not fit any more.
-VERSION = 1
+VERSION = 2
 _KIND = "i-drnn"
 _LAYERS = ("interference1", "interference2", "worker1", "worker2")
-#: The arrays of a network: three for each recurrent layer, two for each output.
+#: The arrays of a network: three for each recurrent layer, two for each output, its inputs and its linear memory.
 ARRAYS: tuple[str, ...] = (
     *(f"{layer}.{part}" for layer in _LAYERS for part in ("input", "recurrent", "bias")),
     *(f"{layer}.{part}" for layer in ("representation", "output") for part in ("weights", "bias")),
-    "memory.weights",
+    *(f"screen.{part}" for part in ("places", "centre", "spread")),
+    *(f"memory.{part}" for part in ("weights", "features", "centre", "spread", "constant")),
 )
 _RANGES = ("machine_low", "machine_span", "worker_low", "worker_span")
 
 
 @dataclass(frozen=True, eq=False)
 class IdrnnModel:
-    """A network with the ranges that it was trained in.
+    """Networks with the ranges that they were trained in; what they say is averaged.
 
     Tier 1 sees the machine's features and those of all its workers, and sums them up in a few numbers between 0 and 1:
     how much they disturb one another. Tier 2 sees these and a worker's own targets, with the same weights for each
-    worker. Departures from [IDRNN]_: gates have biases; the output is linear, and has a linear memory of the worker's
-    own targets beside the gated units, with which training begins; one network predicts all three targets.
+    worker.
+
+    Departures from [IDRNN]_, all because a run of minutes has a hundred windows or two, not thousands:
+
+    - gates have biases, the output is linear, and one network predicts all three targets;
+    - a linear memory (ridge regression) stands beside the gated units: of the worker's own targets, and of a few
+      features of the last step, its machine's, all workers' on average and its own; the gated units tell what it
+      misses, and how much of that is believed was chosen on windows held back, for each target;
+    - tier 1 sees the inputs that go with what the memory misses, not all of them, in units of their deviation on top of
+      the min-max scaling;
+    - the mean of several networks, each of which has seen another part of the run, not the best one of them;
+    - windows are held back in stretches, not at random, since neighbours have most of their steps in common.
 
     Parameters
     ----------
-    arrays : mapping of str to array
-        The weights, see `ARRAYS`.
+    networks : sequence of mappings of str to array
+        The weights of each network, see `ARRAYS`.
     ranges : Ranges
         The scaling.
     window : int
@@ -55,12 +68,12 @@ class IdrnnModel:
     step_s : float
         Seconds of a step.
     validation_error : float
-        Mean squared error on the windows that were held back, in units of the scaling.
+        Mean squared error on the windows that were held back, by the variance of what the linear memory missed.
     seed : int
-        The seed that was best.
+        The seed of the first network.
     """
 
-    arrays: Mapping[str, Floats32]
+    networks: Sequence[Mapping[str, npt.NDArray[Any]]]
     ranges: Ranges
     window: int
     step_s: float
@@ -88,46 +101,31 @@ class IdrnnModel:
         array over workers and targets
             In the units of the features.
         """
-        inputs, targets = tier_inputs(self.ranges, machine_values[-self.window :], worker_values[-self.window :])
-        return self.ranges.targets_up(self.predict_scaled(inputs, targets))
+        inputs, workers = tier_inputs(self.ranges, machine_values[-self.window :], worker_values[-self.window :])
+        return self.ranges.targets_up(self.predict_scaled(inputs, workers))
 
-    def predict_scaled(self, inputs: Floats32, targets: Floats32) -> Floats32:
+    def predict_scaled(self, inputs: Floats32, workers: Floats32) -> Floats32:
         """Return the targets of every worker one step ahead, all in units of the scaling.
 
-        `inputs` is over steps and features, `targets` over steps, workers and targets.
+        `inputs` is over steps and features, `workers` over steps, workers and their features, see `tier_inputs`.
         """
-        arrays = self.arrays
-        states = self._recur("interference2", self._recur("interference1", inputs))
-        shared = sigmoid_layer(states, arrays["representation.weights"], arrays["representation.bias"])
-        found = np.empty(targets.shape[1:], dtype=np.float32)
-        for worker in range(targets.shape[1]):
-            own = np.concatenate((shared, targets[:, worker]), axis=1)
-            last = self._recur("worker2", self._recur("worker1", own))[-1]
-            found[worker] = last @ arrays["output.weights"] + arrays["output.bias"]
-        return found + self._remembered(targets)
-
-    def _remembered(self, targets: Floats32) -> Floats32:
-        """Return what the linear memory gives; a window that is not full is filled up with its first step."""
-        weights = self.arrays["memory.weights"]
-        missing = len(weights) - len(targets)
-        filled = np.concatenate((np.repeat(targets[:1], missing, axis=0), targets)) if missing > 0 else targets
-        found: Floats32 = np.einsum("tkj,tj->kj", filled[-len(weights) :], weights)
-        return found
-
-    def _recur(self, layer: str, inputs: Floats32) -> Floats32:
-        weights = (self.arrays[f"{layer}.{part}"] for part in ("input", "recurrent", "bias"))
-        return gru_layer(inputs, *weights)
+        targets = np.ascontiguousarray(workers[:, :, target_columns()])
+        context = context_of(inputs[-1, : len(MACHINE_NAMES)], workers[-1])
+        found = np.zeros(targets.shape[1:], dtype=np.float32)
+        for arrays in self.networks:
+            found += _correction(arrays, inputs, targets) + _remembered(arrays, targets, context)
+        return found / np.float32(len(self.networks))
 
     def predict_table(self, table: MachineTable) -> Floats:
         """Return what it predicts for each step of a table from the steps before; NaN for the first one.
 
         Over steps, workers and targets.
         """
-        inputs, targets = tier_inputs(self.ranges, table.machine_values, table.worker_values)
-        found = np.full(targets.shape, np.nan)
+        inputs, workers = tier_inputs(self.ranges, table.machine_values, table.worker_values)
+        found = np.full(table.targets().shape, np.nan)
         for step in range(1, len(table)):
             seen = slice(max(0, step - self.window), step)
-            found[step] = self.ranges.targets_up(self.predict_scaled(inputs[seen], targets[seen]))
+            found[step] = self.ranges.targets_up(self.predict_scaled(inputs[seen], workers[seen]))
         return found
 
     def save(self, path: str | os.PathLike[str]) -> Path:
@@ -137,6 +135,7 @@ class IdrnnModel:
             "version": VERSION,
             "window": self.window,
             "step_s": self.step_s,
+            "networks": len(self.networks),
             "validation_error": self.validation_error if np.isfinite(self.validation_error) else None,
             "seed": self.seed,
             "machine_features": list(MACHINE_NAMES),
@@ -144,7 +143,10 @@ class IdrnnModel:
             "targets": list(TARGETS),
         }
         ranges = {f"range.{name}": getattr(self.ranges, name) for name in _RANGES}
-        return write_archive(path, head, {**self.arrays, **ranges})
+        weights = {
+            f"{place}.{name}": array for place, arrays in enumerate(self.networks) for name, array in arrays.items()
+        }
+        return write_archive(path, head, {**weights, **ranges})
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> IdrnnModel:
@@ -160,15 +162,18 @@ class IdrnnModel:
         except ForecastError as error:
             raise HealthModelError(f"model of workers: {error}") from error
         _check_head(path, head)
-        missing = [name for name in (*ARRAYS, *(f"range.{name}" for name in _RANGES)) if name not in arrays]
+        places = range(_count(path, head))
+        names = (*(f"{place}.{name}" for place in places for name in ARRAYS), *(f"range.{name}" for name in _RANGES))
+        missing = [name for name in names if name not in arrays]
         if missing:
             raise _refused(path, "all weights", f"none for {', '.join(missing[:3])}")
         ranges = Ranges(*(np.asarray(arrays[f"range.{name}"], dtype=np.float64) for name in _RANGES))
-        weights = {name: np.ascontiguousarray(arrays[name], dtype=np.float32) for name in ARRAYS}
-        _check_shapes(path, weights, ranges)
+        networks = tuple({name: _plain(name, arrays[f"{place}.{name}"]) for name in ARRAYS} for place in places)
+        for network in networks:
+            _check_shapes(path, network, ranges)
         found = head.get("validation_error")
         return cls(
-            weights,
+            networks,
             ranges,
             int(head["window"]),
             float(head["step_s"]),
@@ -178,12 +183,48 @@ class IdrnnModel:
 
 
 def tier_inputs(ranges: Ranges, machine_values: Floats, worker_values: Floats) -> tuple[Floats32, Floats32]:
-    """Return the inputs of tier 1, over steps, and the targets of every worker, over steps and workers; scaled."""
+    """Return the inputs of tier 1, over steps, and the features of every worker, over steps and workers; scaled."""
     workers, known = ranges.workers(worker_values), len(ranges.worker_low)
     seen = np.zeros((len(workers), known, workers.shape[2]), dtype=np.float32)
     seen[:, : min(known, workers.shape[1])] = workers[:, :known]
     inputs = np.concatenate((ranges.machine(machine_values), seen.reshape(len(workers), -1)), axis=1)
-    return inputs, np.ascontiguousarray(workers[:, :, target_columns()])
+    return inputs, workers
+
+
+def _correction(arrays: Mapping[str, npt.NDArray[Any]], inputs: Floats32, targets: Floats32) -> Floats32:
+    """Return what one network adds to its linear memory."""
+    states = _recur(arrays, "interference2", _recur(arrays, "interference1", Screen.of(arrays)(inputs)))
+    shared = sigmoid_layer(states, arrays["representation.weights"], arrays["representation.bias"])
+    found = np.empty(targets.shape[1:], dtype=np.float32)
+    for worker in range(targets.shape[1]):
+        own = np.concatenate((shared, targets[:, worker]), axis=1)
+        last = _recur(arrays, "worker2", _recur(arrays, "worker1", own))[-1]
+        found[worker] = last @ arrays["output.weights"] + arrays["output.bias"]
+    return found
+
+
+def _recur(arrays: Mapping[str, npt.NDArray[Any]], layer: str, inputs: Floats32) -> Floats32:
+    return gru_layer(inputs, *(arrays[f"{layer}.{part}"] for part in ("input", "recurrent", "bias")))
+
+
+def _remembered(arrays: Mapping[str, npt.NDArray[Any]], targets: Floats32, context: Floats32) -> Floats32:
+    """Return what a linear memory gives; a window that is not full is filled up with its first step."""
+    memory = LinearMemory.of(arrays)
+    missing = len(memory.weights) - len(targets)
+    filled = np.concatenate((np.repeat(targets[:1], missing, axis=0), targets)) if missing > 0 else targets
+    found: Floats32 = memory(Past(filled[None, -len(memory.weights) :], context[None]))[0]
+    return found
+
+
+def _plain(name: str, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    return np.ascontiguousarray(array, dtype=np.int64 if name == "screen.places" else np.float32)
+
+
+def _count(path: str | os.PathLike[str], head: Mapping[str, Any]) -> int:
+    count = head.get("networks")
+    if not isinstance(count, int) or count < 1:
+        raise _refused(path, "at least one network", repr(count))
+    return count
 
 
 def _check_head(path: str | os.PathLike[str], head: Mapping[str, Any]) -> None:
@@ -198,7 +239,12 @@ def _check_head(path: str | os.PathLike[str], head: Mapping[str, Any]) -> None:
 
 
 def _check_shapes(path: str | os.PathLike[str], weights: Mapping[str, npt.NDArray[Any]], ranges: Ranges) -> None:
-    widths = [len(MACHINE_NAMES) + ranges.worker_low.size]
+    places, inputs = weights["screen.places"], len(MACHINE_NAMES) + ranges.worker_low.size
+    if places.ndim != 1 or places.size == 0 or places.min() < 0 or places.max() >= inputs:
+        raise _refused(path, f"places of inputs below {inputs}", f"{places.tolist()[:8]}")
+    if not weights["screen.centre"].shape == weights["screen.spread"].shape == places.shape:
+        raise _refused(path, f"units of {places.size} inputs", f"{weights['screen.centre'].shape}")
+    widths = [places.size]
     widths += [weights["interference1.recurrent"].shape[0], weights["representation.bias"].size + len(TARGETS)]
     widths += [weights["worker1.recurrent"].shape[0]]
     for layer, width in zip(_LAYERS, widths, strict=True):
@@ -207,8 +253,11 @@ def _check_shapes(path: str | os.PathLike[str], weights: Mapping[str, npt.NDArra
         got = tuple(weights[f"{layer}.{part}"].shape for part in ("input", "recurrent", "bias"))
         if got != expected:
             raise _refused(path, f"weights of {layer} of shapes {expected}", f"{got}")
-    if weights["memory.weights"].shape[1:] != (len(TARGETS),):
+    if weights["memory.weights"].shape[1:] != (len(TARGETS), len(TARGETS)):
         raise _refused(path, f"a memory of {len(TARGETS)} targets", f"shape {weights['memory.weights'].shape}")
+    context = (len(MACHINE_NAMES) + 2 * len(WORKER_NAMES), len(TARGETS))
+    if weights["memory.features"].shape != context:
+        raise _refused(path, f"a memory of features of shape {context}", f"{weights['memory.features'].shape}")
 
 
 def _refused(path: str | os.PathLike[str], expected: str, got: str) -> HealthModelError:

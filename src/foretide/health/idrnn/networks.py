@@ -54,31 +54,22 @@ class IdrnnNetwork(eqx.Module):
     worker1: GruLayer
     worker2: GruLayer
     output: tuple[Array, Array]
-    memory: Array
 
     @classmethod
-    def random(
-        cls, settings: IdrnnSettings, width: int, memory: tuple[Floats32, Floats32], draw: np.random.Generator
-    ) -> IdrnnNetwork:
-        """Return a network with fresh weights.
-
-        It begins with a linear memory: weights over steps and targets, and what is added. The gated units have nothing
-        to say at first.
-        """
+    def random(cls, settings: IdrnnSettings, width: int, targets: int, draw: np.random.Generator) -> IdrnnNetwork:
+        """Return a network with fresh weights, for so many inputs and targets; it has nothing to say at first."""
         first, second, between = settings.interference_units, settings.worker_units, settings.representation
-        targets = memory[1].size
         return cls(
             GruLayer.random(width, first, draw),
             GruLayer.random(first, first, draw),
             (_uniform(draw, first, (first, between)), jnp.zeros(between, jnp.float32)),
             GruLayer.random(between + targets, second, draw),
             GruLayer.random(second, second, draw),
-            (jnp.zeros((second, targets), jnp.float32), jnp.asarray(memory[1])),
-            jnp.asarray(memory[0]),
+            (jnp.zeros((second, targets), jnp.float32), jnp.zeros(targets, jnp.float32)),
         )
 
     def __call__(self, inputs: Array, targets: Array) -> Array:
-        """Return the targets one step ahead, over windows, workers and targets.
+        """Return what it adds to the linear memory one step ahead, over windows, workers and targets.
 
         `inputs` is over windows, steps and features, `targets` over windows, steps, workers and targets.
         """
@@ -91,8 +82,7 @@ class IdrnnNetwork(eqx.Module):
         own = own.reshape(steps, windows * workers, -1)
         last = self.worker2(self.worker1(own))[-1]
         weights, bias = self.output
-        remembered = jnp.einsum("btkj,tj->bkj", targets, self.memory)
-        return remembered + (last @ weights + bias).reshape(windows, workers, width)
+        return (last @ weights + bias).reshape(windows, workers, width)
 
     def arrays(self) -> dict[str, Floats32]:
         """Return the network as plain arrays, as `IdrnnModel` takes them."""
@@ -103,7 +93,7 @@ class IdrnnNetwork(eqx.Module):
         for name in ("representation", "output"):
             weights, bias = getattr(self, name)
             found |= {f"{name}.weights": _plain(weights), f"{name}.bias": _plain(bias)}
-        return found | {"memory.weights": _plain(self.memory)}
+        return found
 
 
 def _uniform(draw: np.random.Generator, width: int, shape: tuple[int, ...]) -> Array:

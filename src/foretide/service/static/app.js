@@ -101,7 +101,7 @@ function paint() {
   }
   if (is("decision")) panels.decisions($("decisions"), record);
   if (is("event")) panels.events($("events"), record);
-  if (is("features")) panels.workers($("workers"), record);
+  if (is("features", "event")) panels.workers($("workers"), record);
   document.body.dataset.at = record.end.toFixed(1);
   stale.clear();
 }

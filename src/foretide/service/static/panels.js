@@ -65,10 +65,20 @@ export function workers(root, record) {
     const rows = found.filter((one) => one.level === kind).sort((a, b) => a.owner.localeCompare(b.owner, "en", { numeric: true }));
     if (!rows.length) return null;
     const columns = SHOWN[kind].filter(([name]) => rows.some((one) => Number.isFinite(one.values[name])));
-    return make("table", {}, make("thead", {}, make("tr", {}, make("th", {}, kind), ...columns.map(([, label]) => make("th", {}, label)), make("th", {}, "seen"))),
+    const judged = kind === "worker";
+    return make("table", {}, make("thead", {}, make("tr", {}, make("th", {}, kind), judged ? make("th", {}, "health") : null, ...columns.map(([, label]) => make("th", {}, label)), make("th", {}, "seen"))),
       make("tbody", {}, ...rows.map((one) => make("tr", {}, make("td", { class: "nowrap" }, one.owner, one.level === "worker" ? make("div", { class: "note" }, one.machine) : null),
+        judged ? make("td", { class: "health" }, ...health(record, one.owner)) : null,
         ...columns.map(([name, , unit]) => make("td", { class: "nowrap" }, feature(one.values[name], unit))), make("td", { class: "note" }, clock(record.time(one.at_s)))))));
   }));
+}
+
+const VERDICT = { bypassed: "bad", "slow, kept": "warn", "on probation": "warn" };
+
+function health(record, worker) {
+  const found = record.health.get(worker);
+  if (!found) return [make("span", { class: "note" }, "no complaint")];
+  return [make("span", { class: `chip ${VERDICT[found.verdict]}` }, found.verdict), make("div", { class: "note" }, `${clock(record.time(found.at_s))} ${found.reason}`)];
 }
 
 function feature(value, unit) {
@@ -98,5 +108,6 @@ export function comparison(section, first, second, scores) {
     const best = known && less !== null && values[0] !== values[1] ? values.indexOf((less ? Math.min : Math.max)(...values)) : -1;
     return make("tr", {}, make("td", {}, label), ...values.map((value, place) => make("td", { class: `num${place === best ? " best" : ""}` }, value === null ? "–" : write(value))));
   });
+  section.querySelector("small").textContent = `metrics of both runs so far; dashed in the charts: ${second.run.name} · ${second.run.policy || second.run.id}`;
   replace(section.querySelector(".scroll"), make("table", {}, make("thead", {}, head), make("tbody", {}, ...rows)));
 }

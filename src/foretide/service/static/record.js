@@ -5,13 +5,15 @@ import { get, runPath } from "./api.js";
 const MOST = 4000, POINTS = 900, LISTED = 300;
 // Long enough for a percentile to mean something, short enough for a burst to show.
 const LATENCY_S = 5;
+// What the watch over workers says of one, from the last of these events about it.
+const VERDICTS = { "health.bypassed": "bypassed", "health.spared": "slow, kept", "health.readmitted": "on probation" };
 
 export class Record {
   static async load(id, span) {
     const run = await get(runPath(id));
     const path = (rest) => runPath(run.id, rest);
     const since = await Record.since(run, path, span);
-    const [topology, measured, forecasts, latencies, decisions, events, features] = await Promise.all([
+    const [topology, measured, forecasts, latencies, decisions, events, features, ...judged] = await Promise.all([
       get(path("/topology")),
       get(path(`/measurements?last=20000&points=${POINTS}${since}`)),
       get(path(`/forecasts?last=5000${since}`)),
@@ -19,6 +21,7 @@ export class Record {
       get(path(`/decisions?last=${LISTED}`)),
       get(path(`/events?last=${LISTED}`)),
       get(path("/features")),
+      ...Object.keys(VERDICTS).map((kind) => get(path(`/events?last=${LISTED}&kind=${kind}`))),
     ]);
     const record = new Record(run, topology);
     record.fill(measured, forecasts, latencies);
@@ -26,6 +29,7 @@ export class Record {
     record.decisions.forEach((one) => record.slots(one));
     record.events = events.events;
     features.features.forEach((one) => record.features.set(`${one.level} ${one.owner}`, one));
+    judged.flatMap((one) => one.events).sort((a, b) => a.at_s - b.at_s).forEach((one) => record.judge(one));
     return record;
   }
 
@@ -36,7 +40,7 @@ export class Record {
   }
 
   constructor(run, topology) {
-    Object.assign(this, { run, topology, row: null, decisions: [], events: [], features: new Map() });
+    Object.assign(this, { run, topology, row: null, decisions: [], events: [], features: new Map(), health: new Map() });
     this.at = [];
     this.input = [];
     this.queue = [];
@@ -120,6 +124,11 @@ export class Record {
     this.requested.push(decision.requested);
   }
 
+  judge(event) {
+    const verdict = VERDICTS[event.kind];
+    if (verdict && event.data.worker) this.health.set(event.data.worker, { verdict, at_s: event.at_s, reason: event.data.reason || event.message });
+  }
+
   apply(kind, data) {
     if (kind === "measurement") {
       const at = this.time(data.at_s), sum = (values) => values.reduce((total, value) => total + value, 0);
@@ -139,6 +148,7 @@ export class Record {
       data.expected.forEach((one) => this.expect(one));
     } else if (kind === "event") {
       this.events = [...this.events, data].slice(-LISTED);
+      this.judge(data);
     } else if (kind === "features") {
       this.features.set(`${data.level} ${data.owner}`, data);
     } else if (kind === "end") {

@@ -1,0 +1,174 @@
+"""Kafka: events of a topic through an operator into another topic, Foretide against plain PySpark.
+
+Same broker, same topic, same function, same rows per batch, two slots on either side. Plain PySpark is its Kafka
+source, `mapInArrow`, and its Kafka sink, which sends a batch again after a failure; Foretide sends it in one
+transaction. Spark's connector is fetched from Maven Central; ``--connector`` names another version of it, ``--jars``
+a folder with it, where the one of the installed PySpark cannot be had.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyspark
+from confluent_kafka import Producer
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as sf
+
+from _harness import Measured, alternate, between, parse_options, progress, report
+from _streams import Batches, fixed_batches, open_session, run_topology, scratch
+from foretide.kafka import Broker, Cluster, fetch
+from foretide.topology import Topology, flow
+
+PARTITIONS = 4
+SLOTS = 2
+SKIPPED = 2
+SCHEMA = "id long, text string, price double"
+_TIMEOUT_S = 600.0
+
+
+def enrich(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Work on the rows a little: capitals, and the price with tax."""
+    loud = pa.record_batch([batch["id"], pc.utf8_upper(batch["text"]), pc.multiply(batch["price"], 1.19)], COLUMNS)
+    return loud
+
+
+COLUMNS = ["id", "text", "price"]
+
+
+def mapped(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        yield enrich(batch)
+
+
+def fill(servers: str, topic: str, total: int) -> None:
+    """Put so many events into a topic."""
+    Cluster(servers, "benchmark").ensure_topic(topic, PARTITIONS)
+    producer = Producer({"bootstrap.servers": servers, "linger.ms": 20, "queue.buffering.max.messages": 2_000_000})
+    for first in range(0, total, 10_000):
+        messages = [
+            {
+                "value": json.dumps({"id": id, "text": f"order {id} of a customer", "price": id % 1000 / 7}),
+                "partition": id % PARTITIONS,
+            }
+            for id in range(first, min(total, first + 10_000))
+        ]
+        producer.produce_batch(topic, messages)
+        producer.poll(0)
+    producer.flush()
+
+
+def topology(servers: str, source: str, sink: str) -> Topology:
+    job = flow("kafka")
+    rows = job.source("in", "kafka", servers=servers, topic=source, schema=SCHEMA, ending="latest")
+    rows.operator("enrich", enrich, mode="arrow", replicas=SLOTS).sink("out", "kafka", servers=servers, topic=sink)
+    return job.build()
+
+
+def plain(spark: SparkSession, servers: str, source: str, sink: str, rows: int, total: int) -> Batches:
+    """Run the same with PySpark's own source and sink."""
+    found = Batches()
+    values = sf.from_json(sf.col("value").cast("string"), SCHEMA).alias("value")
+    with scratch() as path:
+        frame = (
+            spark.readStream.format("kafka")
+            .option("kafka.bootstrap.servers", servers)
+            .option("subscribe", source)
+            .option("startingOffsets", "earliest")
+            .option("maxOffsetsPerTrigger", rows)
+            .load()
+            .select(values)
+            .select("value.*")
+            .mapInArrow(mapped, SCHEMA)
+            .select(sf.to_json(sf.struct(*COLUMNS)).alias("value"))
+        )
+        query = (
+            frame.writeStream.format("kafka")
+            .option("kafka.bootstrap.servers", servers)
+            .option("topic", sink)
+            .option("checkpointLocation", str(path / "checkpoint"))
+            .trigger(processingTime="0 seconds")
+            .start()
+        )
+        deadline_s, seen = time.monotonic() + _TIMEOUT_S, -1
+        try:
+            while sum(found.rows) < total:
+                if (error := query.exception()) is not None:
+                    raise error
+                if time.monotonic() > deadline_s:
+                    raise TimeoutError(f"plain PySpark: expected to be through in {_TIMEOUT_S:.0f} s")
+                last = query.lastProgress
+                if last is not None and last.batchId > seen and last.numInputRows:
+                    seen = last.batchId
+                    found.add(last.numInputRows)
+                time.sleep(0.005)
+        finally:
+            query.stop()
+    return found
+
+
+def measure(spark: SparkSession, servers: str, source: str, rows: int, total: int) -> dict[str, Callable[[], float]]:
+    def new_topic() -> str:
+        name = f"out-{uuid.uuid4().hex[:8]}"
+        Cluster(servers, "benchmark").ensure_topic(name, PARTITIONS)
+        return name
+
+    def ours() -> float:
+        found = run_topology(
+            topology(servers, source, new_topic()),
+            spark,
+            fixed_batches(rows),
+            until=lambda _, found: sum(found.rows) >= total,
+        )
+        return found.rate(SKIPPED)
+
+    return {
+        "Foretide": ours,
+        "plain PySpark": lambda: plain(spark, servers, source, new_topic(), rows, total).rate(SKIPPED),
+    }
+
+
+def connector(packages: Sequence[str]) -> str:
+    """Return the jars of Spark's connector, as ``spark.jars`` takes them; Spark's own are left out."""
+    needed = ("spark-sql-kafka", "spark-token-provider-kafka", "kafka-clients", "commons-pool2")
+    return ",".join(str(jar) for jar in fetch(packages) if jar.name.startswith(needed))
+
+
+def main() -> None:
+    own = argparse.ArgumentParser(add_help=False)
+    own.add_argument("--connector", default=pyspark.__version__)
+    own.add_argument("--jars", type=Path, help="a folder with the connector's jars, instead of fetching them")
+    given, sys.argv[1:] = own.parse_known_args()
+    options = parse_options(__doc__)
+    rows, batches = (20_000, 4) if options.quick else (100_000, 10)
+    total = rows * (SKIPPED + batches)
+    progress(f"Kafka: {total:,} events in batches of {rows:,}, {PARTITIONS} partitions, {SLOTS} slots")
+    package = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{given.connector}"
+    jars = ",".join(map(str, given.jars.glob("*.jar"))) if given.jars else connector([package])
+    with scratch() as path, Broker(path / "broker", port=0, heap_mb=768) as broker:
+        source = "orders"
+        fill(broker.servers, source, total)
+        spark = open_session(f"local[{SLOTS}]", {"spark.jars": jars})
+        found = alternate(
+            measure(spark, broker.servers, source, rows, total),
+            options.repeats,
+            show=lambda rate: f"{rate:,.0f} events/s",
+        )
+        spark.stop()
+    ratio = between(found["Foretide"], found["plain PySpark"])
+    against = "plain PySpark from the same topic to the same kind of sink (at least once)"
+    lines = [Measured("throughput from Kafka to Kafka, exactly once", against, "at least", 0.85, ratio)]
+    details = {"rows": rows, "batches": batches, "partitions": PARTITIONS, "slots": SLOTS, "events_per_s": found}
+    report("kafka", "Kafka", lines, details, options)
+
+
+if __name__ == "__main__":
+    main()

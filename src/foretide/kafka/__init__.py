@@ -1,0 +1,31 @@
+"""Kafka: a broker for developers and tests, a client that waits for brokers, and the log of a queued edge in topics."""
+
+from foretide.kafka.broker import Broker, BrokerInfo, default_directory, find_broker, free_port
+from foretide.kafka.client import Cluster, Offsets, confluent
+from foretide.kafka.errors import BrokerError, DataLossError, KafkaError, TopicError, error_in
+from foretide.kafka.jars import KAFKA_VERSION, cache_directory, fetch
+from foretide.kafka.log import KafkaLog, KafkaLogSettings
+from foretide.kafka.segments import KafkaPiece, KafkaSegmentWriter
+
+__all__ = [
+    "KAFKA_VERSION",
+    "Broker",
+    "BrokerError",
+    "BrokerInfo",
+    "Cluster",
+    "DataLossError",
+    "KafkaError",
+    "KafkaLog",
+    "KafkaLogSettings",
+    "KafkaPiece",
+    "KafkaSegmentWriter",
+    "Offsets",
+    "TopicError",
+    "cache_directory",
+    "confluent",
+    "default_directory",
+    "error_in",
+    "fetch",
+    "find_broker",
+    "free_port",
+]

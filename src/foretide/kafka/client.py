@@ -1,0 +1,244 @@
+"""Talking to a broker: clients, patience while it is away, and what topics hold.
+
+The client library is confluent-kafka, which comes with the extra ``kafka``; it is imported when it is first needed.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from foretide.errors import ConfigError
+from foretide.kafka.errors import BrokerError, KafkaError, TopicError
+
+__all__ = ["Cluster", "Offsets", "confluent"]
+
+_LOG = logging.getLogger(__name__)
+T = TypeVar("T")
+
+# One request; `patience_s` covers many of them.
+_REQUEST_S = 5.0
+_PAUSE_S = 0.25
+# A broker that has just started may not know all topics at once.
+_UNKNOWN_S = 3.0
+# What passes when a broker comes back, beside what the library itself calls retriable.
+_PASSING = (
+    *("_TRANSPORT", "_ALL_BROKERS_DOWN", "_TIMED_OUT", "_RESOLVE", "_WAIT_COORD", "_TIMED_OUT_QUEUE", "_IN_PROGRESS"),
+    *("LEADER_NOT_AVAILABLE", "NOT_LEADER_FOR_PARTITION", "REQUEST_TIMED_OUT", "BROKER_NOT_AVAILABLE"),
+    *("COORDINATOR_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS", "NOT_COORDINATOR", "NETWORK_EXCEPTION"),
+)
+
+
+_MISSING = ("_NOENT", "_UNKNOWN_PARTITION", "_UNKNOWN_TOPIC", "UNKNOWN_TOPIC_OR_PART")
+
+
+def confluent(module: str = "confluent_kafka") -> Any:
+    """Return the client library.
+
+    Raises
+    ------
+    ConfigError
+        When it is not installed.
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise ConfigError(
+            "Kafka", expected="the package confluent-kafka", got="none", remedy="pip install 'foretide[kafka]'"
+        ) from error
+
+
+@dataclass(frozen=True)
+class Offsets:
+    """The first offset that a partition holds, and the one after its last committed message."""
+
+    first: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A Kafka cluster as one element of a topology sees it: small and picklable.
+
+    Parameters
+    ----------
+    servers : str
+        The bootstrap servers.
+    who : str
+        Whom errors name, such as ``source 'orders'``.
+    patience_s : float
+        Seconds to go on trying while no broker answers.
+    options : mapping of str to str
+        Settings of the client library, such as ``security.protocol``.
+    """
+
+    servers: str
+    who: str
+    patience_s: float = 60.0
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    def config(self, **more: Any) -> dict[str, Any]:
+        """Return the settings of a client; in names, ``_`` stands for ``.``.
+
+        >>> Cluster("localhost:9092", "x").config(linger_ms=5)["linger.ms"]
+        5
+        """
+        given = {name.replace("_", "."): value for name, value in more.items()}
+        # The library would write to the standard error that a broker is away; who is told is ours to say.
+        return {"bootstrap.servers": self.servers, "log_level": 0, **given, **self.options}
+
+    def admin(self) -> Any:
+        """Return the administration client of this process."""
+        return _kept(("admin", self._key), lambda: confluent("confluent_kafka.admin").AdminClient(self.config()))
+
+    def producer(self) -> Any:
+        """Return the producer of this process: what it sends arrives once and in order, also over a reconnection."""
+        config = self.config(
+            enable_idempotence=True, acks="all", linger_ms=5, message_max_bytes=64 << 20, compression_type="lz4"
+        )
+        return _kept(("producer", self._key), lambda: confluent().Producer(config))
+
+    def consumer(self, kind: str = "reader", **more: Any) -> Any:
+        """Return a consumer of this process that belongs to no group: whoever uses it says where to read."""
+        common: dict[str, Any] = {
+            "group_id": "foretide",
+            "enable_auto_commit": False,
+            "enable_auto_offset_store": False,
+            "isolation_level": "read_committed",
+            "enable_partition_eof": True,
+            "auto_offset_reset": "error",
+            "fetch_wait_max_ms": 20,
+        }
+        config = self.config(**{**common, **more})
+        key = ("consumer", kind, tuple(sorted(more.items())), self._key)
+        return _kept(key, lambda: confluent().Consumer(config))
+
+    def patiently(self, call: Callable[[], T]) -> T:
+        """Call until it succeeds; BrokerError once `patience_s` are over, other errors at once."""
+        began_s, told = time.monotonic(), False
+        while True:
+            try:
+                return call()
+            except confluent().KafkaException as error:
+                if not passing(error):
+                    raise self.failure(error) from error
+                waited_s = time.monotonic() - began_s
+                if waited_s >= self.patience_s:
+                    raise BrokerError(self.who, self.servers, self.patience_s, reason(error)) from error
+                if not told:
+                    _LOG.warning("%s: waiting for the Kafka broker at %s: %s", self.who, self.servers, reason(error))
+                    told = True
+                time.sleep(_PAUSE_S)
+
+    def partitions(self, topic: str) -> list[int]:
+        """Return the partitions of a topic.
+
+        Raises
+        ------
+        TopicError
+            When there is no such topic.
+        """
+        deadline_s = time.monotonic() + min(_UNKNOWN_S, max(self.patience_s, 0.5))
+
+        def ask() -> Any:
+            # A consumer asks, since an administrator's question may create the topic.
+            return self.consumer("metadata").list_topics(topic, timeout=self.request_s)
+
+        while True:
+            found = self.patiently(ask).topics[topic]
+            if found.error is None and found.partitions:
+                return sorted(found.partitions)
+            if time.monotonic() >= deadline_s:
+                raise TopicError(self.who, topic, self.servers)
+            time.sleep(_PAUSE_S)
+
+    def offsets(self, topic: str, partitions: Iterable[int] | None = None) -> dict[int, Offsets]:
+        """Return what each partition of a topic holds; of messages in transactions, those committed."""
+        wanted = self.partitions(topic) if partitions is None else list(partitions)
+        admin = confluent("confluent_kafka.admin")
+        first = self._list(topic, wanted, admin.OffsetSpec.earliest())
+        end = self._list(topic, wanted, admin.OffsetSpec.latest())
+        return {partition: Offsets(first[partition], end[partition]) for partition in wanted}
+
+    def ensure_topic(self, topic: str, partitions: int, config: Mapping[str, str] | None = None) -> None:
+        """Create a topic unless it is there."""
+        code = confluent().KafkaError.TOPIC_ALREADY_EXISTS
+        new = confluent("confluent_kafka.admin").NewTopic(topic, partitions, config=dict(config or {}))
+
+        def create() -> None:
+            try:
+                self.admin().create_topics([new], request_timeout=self.request_s)[topic].result()
+            except confluent().KafkaException as error:
+                if error.args[0].code() != code:
+                    raise
+
+        self.patiently(create)
+        self.partitions(topic)
+
+    def delete_records(self, before: Mapping[tuple[str, int], int]) -> None:
+        """Let partitions forget what lies before an offset."""
+        places = [confluent().TopicPartition(topic, part, offset) for (topic, part), offset in before.items()]
+        for done in self.admin().delete_records(places, request_timeout=self.request_s).values():
+            done.result()
+
+    def failure(self, error: Any) -> KafkaError:
+        """Return an error of the library as one that names who asked."""
+        return KafkaError(f"{self.who}: expected Kafka at {self.servers} to take the request, got {reason(error)}")
+
+    @property
+    def request_s(self) -> float:
+        """How long a single request may take."""
+        return max(0.5, min(_REQUEST_S, self.patience_s))
+
+    @property
+    def _key(self) -> tuple[Any, ...]:
+        return self.servers, tuple(sorted(self.options.items()))
+
+    def _list(self, topic: str, partitions: list[int], spec: Any) -> dict[int, int]:
+        library, committed = confluent(), confluent().IsolationLevel.READ_COMMITTED
+        places = {library.TopicPartition(topic, partition): spec for partition in partitions}
+
+        def ask() -> dict[int, int]:
+            asked = self.admin().list_offsets(places, isolation_level=committed, request_timeout=self.request_s)
+            try:
+                return {place.partition: int(found.result().offset) for place, found in asked.items()}
+            except library.KafkaException as error:
+                if missing(error):
+                    # Either the topic is gone, which this finds out, or the broker has yet to say who leads it.
+                    self.partitions(topic)
+                raise
+
+        return self.patiently(ask)
+
+
+# Clients have threads and connections: each process keeps its own, also after a fork.
+_CLIENTS: dict[tuple[Any, ...], Any] = {}
+
+
+def _kept(key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
+    mine = (os.getpid(), *key)
+    if mine not in _CLIENTS:
+        _CLIENTS[mine] = make()
+    return _CLIENTS[mine]
+
+
+def passing(error: Any) -> bool:
+    """Tell whether an error may pass by itself."""
+    inner, codes = error.args[0], confluent().KafkaError
+    return bool(inner.retriable()) or missing(error) or inner.code() in {getattr(codes, name) for name in _PASSING}
+
+
+def missing(error: Any) -> bool:
+    """Tell whether an error says that a topic, a partition or its leader is not there, or not yet."""
+    codes = confluent().KafkaError
+    return error.args[0].code() in {getattr(codes, name) for name in _MISSING}
+
+
+def reason(error: Any) -> str:
+    """Return what the library says, in one line."""
+    return " ".join(str(error.args[0].str()).split())

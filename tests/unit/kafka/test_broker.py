@@ -1,0 +1,94 @@
+"""The broker's launcher, as far as no broker is needed."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import socket
+from pathlib import Path
+
+import pytest
+
+from foretide.errors import ConfigError
+from foretide.kafka import Broker, BrokerError, DataLossError, KafkaError, TopicError, cache_directory, error_in, fetch
+from foretide.kafka.broker import find_broker
+from foretide.kafka.jars import find_program, pom
+
+
+def test_the_cache_can_be_moved(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    monkeypatch.delenv("FORETIDE_CACHE", raising=False)
+    assert cache_directory() == tmp_path / "xdg" / "foretide"
+    monkeypatch.setenv("FORETIDE_CACHE", str(tmp_path))
+    assert cache_directory() == tmp_path
+
+
+@pytest.mark.parametrize(("program", "remedy"), [("java", "openjdk-17"), ("mvn", "install -y maven")])
+def test_a_missing_program_is_named_with_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, program: str, remedy: str
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    with pytest.raises(ConfigError, match=f"expected the program {program}, got none on the PATH.*{remedy}"):
+        find_program(program, "the Kafka broker")
+
+
+def fake_maven(folder: Path, script: str) -> None:
+    file = folder / "mvn"
+    file.write_text(f"#!/bin/sh\n{script}\n")
+    file.chmod(0o755)
+
+
+def test_packages_are_fetched_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    script = 'for word; do case $word in -DoutputDirectory=*) d=${word#*=};; esac; done; mkdir -p "$d"; : > "$d/a.jar"'
+    fake_maven(tmp_path, f'{script}; echo x >> "{tmp_path}/calls"')
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    for _ in range(2):
+        jars = fetch(["org.x:y:1.0"], tmp_path / "cache")
+        assert [jar.name for jar in jars] == ["a.jar"]
+    assert (tmp_path / "calls").read_text() == "x\n"
+
+
+def test_what_maven_says_is_in_the_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    fake_maven(tmp_path, "echo '[ERROR] Could not find artifact org.x:y'; exit 1")
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with pytest.raises(KafkaError, match=r"org\.x:y:1\.0.*got Could not find artifact org\.x:y"):
+        fetch(["org.x:y:1.0"], tmp_path / "cache")
+    assert not list((tmp_path / "cache").rglob("*.jar"))
+
+
+def test_a_project_names_each_package() -> None:
+    assert pom(["a:b:1", "c:d:2"]).count("<dependency>") == 2
+
+
+def test_a_taken_port_is_named(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(KafkaError, match=f"port {port}: expected it to be free"):
+            Broker(tmp_path, port).start()
+
+
+@pytest.mark.parametrize("text", ["", "{", json.dumps({"pid": os.getpid(), "servers": "x", "directory": "y"})])
+def test_a_process_that_is_no_broker_is_not_taken_for_one(tmp_path: Path, text: str) -> None:
+    (tmp_path / "broker.json").write_text(text)
+    assert find_broker(tmp_path) is None
+    Broker(tmp_path, 0).stop()
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        BrokerError("source 'a'", "localhost:1", 2.0, "refused"),
+        TopicError("sink 'b'", "orders", "localhost:1"),
+        DataLossError("source 'a'", "orders", 3, "events", "none"),
+    ],
+)
+def test_errors_survive_pickling_and_sparks_wrapping(error: KafkaError) -> None:
+    again = pickle.loads(pickle.dumps(error))
+    assert (type(again), str(again), vars(again)) == (type(error), str(error), vars(error))
+    wrapped = error_in(f"Job aborted\n  foretide.kafka.errors.{type(error).__name__}: {error}\n\tat x")
+    assert (type(wrapped), str(wrapped)) == (type(error), str(error))
+    assert error_in("Job aborted") is None
