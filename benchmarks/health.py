@@ -126,7 +126,10 @@ def with_errors(line: Measured, scores: Mapping[str, Sequence[Sequence[Score]]])
     trainings = len(next(iter(scores.values())))
     words = (
         f"Root mean squared errors, one step ahead, in %, ms and ms (of ours: the median of {trainings}"
-        f" trainings); a step is {STEP_S:g} s of a recorded run, 10 s of a modelled hour."
+        f" trainings, which are the pairs above); a step is {STEP_S:g} s of a recorded run, 10 s of a modelled hour."
+        " The runs were recorded on `local-cluster[3,1,1024]` with a batch every 2 s, while two hogs took the cores"
+        " for 8 to 25 s at a time; other programs ran on the machine as well, and no core was idle for long. Modelled"
+        " hours repeat a trace of 20 minutes, which is probably what support vectors recognise in CPU usage."
     )
     note = f"{words}\n\n{markdown_table(['run', 'target', *methods], rows)}"
     return Measured(line.what, line.against, line.sense, line.target, line.ratio, note)

@@ -201,7 +201,8 @@ class Session:
         return RunOptions(self.seconds, {**(replicas or {}), **self.replicas}, engine)
 
 
-#: Seconds between the starts of two batches of a steered run. Spark itself takes about half of that; less waiting would be all its own.
+#: Seconds between the starts of two batches of a steered run. Spark itself takes about half of that; less waiting
+#: would be all its own.
 TRIGGER_S = 0.25
 
 

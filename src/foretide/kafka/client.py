@@ -10,6 +10,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -30,6 +31,8 @@ _UNKNOWN_S = 3.0
 _PASSING = (
     *("_TRANSPORT", "_ALL_BROKERS_DOWN", "_TIMED_OUT", "_RESOLVE", "_WAIT_COORD", "_TIMED_OUT_QUEUE", "_IN_PROGRESS"),
     *("LEADER_NOT_AVAILABLE", "NOT_LEADER_FOR_PARTITION", "REQUEST_TIMED_OUT", "BROKER_NOT_AVAILABLE"),
+    *("FENCED_LEADER_EPOCH", "UNKNOWN_LEADER_EPOCH", "OFFSET_NOT_AVAILABLE", "REPLICA_NOT_AVAILABLE"),
+    *("KAFKA_STORAGE_ERROR", "NOT_CONTROLLER", "CONCURRENT_TRANSACTIONS"),
     *("COORDINATOR_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS", "NOT_COORDINATOR", "NETWORK_EXCEPTION"),
 )
 
@@ -206,11 +209,17 @@ class Cluster:
         def ask() -> dict[int, int]:
             asked = self.admin().list_offsets(places, isolation_level=committed, request_timeout=self.request_s)
             try:
-                return {place.partition: int(found.result().offset) for place, found in asked.items()}
+                offsets = {place.partition: int(found.result().offset) for place, found in asked.items()}
+                if min(offsets.values(), default=0) < 0:  # A broker that has just started may not know yet.
+                    raise library.KafkaException(library.KafkaError(library.KafkaError._TIMED_OUT))
+                return offsets
             except library.KafkaException as error:
                 if missing(error):
                     # Either the topic is gone, which this finds out, or the broker has yet to say who leads it.
                     self.partitions(topic)
+                # The administrator goes by the leaders it knew, also those before a restart, until it asks again.
+                with suppress(library.KafkaException):
+                    self.admin().list_topics(topic, timeout=self.request_s)
                 raise
 
         return self.patiently(ask)

@@ -17,7 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from foretide.kafka.client import Cluster, confluent, passing, reason
+from foretide.kafka.client import Cluster, confluent, missing, passing, reason
 from foretide.kafka.errors import BrokerError, DataLossError, KafkaError, TopicError
 from foretide.transport.contract import Block, SegmentInfo
 
@@ -147,7 +147,7 @@ class OpenKafkaSegment:
     def _failure(self) -> KafkaError:
         cluster, library = self._writer.cluster, confluent()
         error = library.KafkaException(self._error)
-        if self._error.code() in (library.KafkaError.UNKNOWN_TOPIC_OR_PART, library.KafkaError._UNKNOWN_TOPIC):
+        if missing(error):
             return TopicError(cluster.who, self._writer.topic, cluster.servers)
         if passing(error) or self._error.code() == library.KafkaError._MSG_TIMED_OUT:
             return BrokerError(cluster.who, cluster.servers, cluster.patience_s, reason(error))
@@ -241,8 +241,8 @@ def messages(cluster: Cluster, consumer: Any, topic: str, count: int = 16) -> It
             elif error.code() == library.KafkaError._AUTO_OFFSET_RESET:
                 place = message.partition()
                 raise DataLossError(cluster.who, topic, place, "the events to be read", "an offset out of range")
-            elif error.code() in (library.KafkaError.UNKNOWN_TOPIC_OR_PART, library.KafkaError._UNKNOWN_TOPIC):
-                raise TopicError(cluster.who, topic, cluster.servers)
+            elif missing(library.KafkaException(error)):
+                cluster.partitions(topic)
             elif not passing(library.KafkaException(error)):
                 raise cluster.failure(library.KafkaException(error))
         if time.monotonic() - since_s > cluster.patience_s + 5.0:

@@ -18,8 +18,8 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from foretide.kafka import BrokerError, KafkaError, TopicError, confluent
-from foretide.kafka.client import passing, reason
+from foretide.kafka import BrokerError, KafkaError, confluent
+from foretide.kafka.client import missing, passing, reason
 from foretide.spark.errors import OperatorError
 from foretide.spark.kafka_options import KafkaSinkPlan
 from foretide.spark.kafka_values import encode_values
@@ -221,8 +221,8 @@ class KafkaSink:
     def _check(self, error: Any, waited_s: float) -> None:
         """Raise what will not pass by itself."""
         inner, codes = error.args[0], confluent().KafkaError
-        if inner.code() in (codes.UNKNOWN_TOPIC_OR_PART, codes._UNKNOWN_TOPIC, codes._UNKNOWN_PARTITION):
-            raise TopicError(self._cluster.who, self._plan.topic, self._cluster.servers) from error
+        if missing(error):
+            self._cluster.partitions(self._plan.topic)
         if inner.code() in (codes._FENCED, codes.INVALID_PRODUCER_EPOCH, codes.PRODUCER_FENCED):
             raise KafkaError(
                 f"{self._cluster.who}: expected to be the only writer of run {self._name!r}, got another driver that "

@@ -1,8 +1,7 @@
-r"""Arrow rows as PostgreSQL takes them in bulk: the types of columns, and the text of COPY.
+"""Arrow rows as PostgreSQL takes them in bulk: the types of columns, and the text of COPY.
 
-COPY's text form, and not CSV: inside a quoted value that spans lines, servers before 18 take a line that begins with
-``\.`` for the end of all data. Text is also read by the server's own rules for the column, whatever its type is, so a
-table may have been made by someone else, with other types.
+Text is read by the server's own rules for the column, whatever its type is, so a table may have been made by someone
+else, with other types (ADR 0014).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
@@ -19,8 +19,10 @@ __all__ = ["LinearMemory", "MemoryForm", "Past", "context_of", "fit_memories", "
 
 # What competes: penalties, in units of the variance of what is penalised, and numbers of features.
 _SHRINKAGES = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
-_FEATURE_SHRINKAGES = (0.003, 0.03, 0.3, 1.0, 3.0)
-_COUNTS = (1, 2, 3, 4, 6, 8, 12)
+_FEATURE_SHRINKAGES = (0.03, 0.3, 3.0)
+_COUNTS = (1, 2, 4, 8)
+# A form whose error is so much above the least has 1/e of its weight: with few windows the best is so by chance.
+_TOLERANCE = 0.05
 # The penalty under which features are picked one after another.
 _PICKING = 0.1
 
@@ -143,35 +145,49 @@ def fit_memory(past: Past, ahead: Floats32, forms: Sequence[MemoryForm]) -> Line
 
 
 def fit_memories(past: Past, ahead: Floats32, folds: Sequence[Fold]) -> list[LinearMemory]:
-    """Return a memory for each fold, of the form that tells each target best where it was held back."""
-    kinds = past.targets.shape[3]
-    forms = _best(past, ahead, folds, [[form] * kinds for form in _forms(kinds)])
-    richer = [
-        [replace(form, features=count, feature_shrinkage=shrinkage) for form in forms]
-        for count, shrinkage in product(_COUNTS, _FEATURE_SHRINKAGES)
-        if count <= past.context.shape[2]
-    ]
-    forms = _best(past, ahead, folds, [forms, *richer])
-    return [fit_memory(past.take(fold.learnt), ahead[fold.learnt], forms) for fold in folds]
+    """Return a memory for each fold: the mean of many forms, weighed by their errors where it was held back."""
+    kinds, few = past.targets.shape[3], range(past.context.shape[2] + 1)
+    forms: list[list[MemoryForm]] = []
+    for from_last, crossed in product((False, True), (False, True) if kinds > 1 else (False,)):
+        plain = [[MemoryForm(shrinkage, from_last, crossed)] * kinds for shrinkage in _SHRINKAGES]
+        errors, _ = _try(past, ahead, folds, plain)
+        best = [plain[place][kind] for kind, place in enumerate(errors.argmin(axis=0).tolist())]
+        forms += [
+            best,
+            *(
+                [replace(form, features=count, feature_shrinkage=shrinkage) for form in best]
+                for count, shrinkage in product(_COUNTS, _FEATURE_SHRINKAGES)
+                if count in few
+            ),
+        ]
+    errors, fitted = _try(past, ahead, folds, forms)
+    parts = np.exp((1.0 - errors / np.maximum(errors.min(axis=0), 1e-12)) / _TOLERANCE)
+    return [_mean(memories, (parts / parts.sum(axis=0)).astype(np.float32)) for memories in fitted]
 
 
-def _best(
+def _try(
     past: Past, ahead: Floats32, folds: Sequence[Fold], choices: Sequence[Sequence[MemoryForm]]
-) -> list[MemoryForm]:
-    """Return for each target the form with the least squared error on what was held back."""
-    errors = np.zeros((len(choices), ahead.shape[2]))
+) -> tuple[Floats, list[list[LinearMemory]]]:
+    """Return squared errors on what was held back, by choice and target, and the memories by fold and choice."""
+    errors, fitted = np.zeros((len(choices), ahead.shape[2])), []
     for fold in folds:
-        learnt, held = past.take(fold.learnt), past.take(fold.held)
-        for place, forms in enumerate(choices):
-            memory = fit_memory(learnt, ahead[fold.learnt], forms)
+        held = past.take(fold.held)
+        fitted.append([fit_memory(past.take(fold.learnt), ahead[fold.learnt], forms) for forms in choices])
+        for place, memory in enumerate(fitted[-1]):
             errors[place] += np.square(memory(held) - ahead[fold.held]).sum(axis=(0, 1))
-    return [choices[best][kind] for kind, best in enumerate(errors.argmin(axis=0).tolist())]
+    return errors, fitted
 
 
-def _forms(kinds: int) -> Iterator[MemoryForm]:
-    for shrinkage, from_last, crossed in product(_SHRINKAGES, (False, True), (False, True)):
-        if kinds > 1 or not crossed:
-            yield MemoryForm(shrinkage, from_last, crossed)
+def _mean(memories: Sequence[LinearMemory], parts: Floats32) -> LinearMemory:
+    """Return the mean of memories of the same fold, with a weight for each of them and target."""
+    first = memories[0]
+    return LinearMemory(
+        np.einsum("mtij,mj->tij", [memory.weights for memory in memories], parts),
+        np.einsum("mij,mj->ij", [memory.features for memory in memories], parts),
+        first.centre,
+        first.spread,
+        np.einsum("mj,mj->j", [memory.constant for memory in memories], parts),
+    )
 
 
 def _regression(targets: Floats32, ahead: Floats32, kind: int, form: MemoryForm) -> tuple[Floats, Floats]:

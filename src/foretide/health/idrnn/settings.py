@@ -12,7 +12,7 @@ __all__ = ["IdrnnSettings"]
 class IdrnnSettings(Settings):
     """How the networks are made and trained (SPEC I4)."""
 
-    window: int = Field(default=12, ge=2, le=512, description="Past steps that it predicts from (T).")
+    window: int = Field(default=8, ge=2, le=512, description="Past steps that it predicts from (T).")
     inputs: int = Field(default=24, ge=1, le=4096, description="Inputs that the first tier sees: those that tell most.")
     interference_units: int = Field(default=8, ge=1, le=512, description="Units of each layer of the first tier.")
     worker_units: int = Field(default=8, ge=1, le=512, description="Units of each layer of the second tier.")
