@@ -165,8 +165,17 @@ def main() -> None:
         spark.stop()
     ratio = between(found["Foretide"], found["plain PySpark"])
     against = "plain PySpark from the same topic to the same kind of sink (at least once)"
-    lines = [Measured("throughput from Kafka to Kafka, exactly once", against, "at least", 0.85, ratio)]
-    details = {"rows": rows, "batches": batches, "partitions": PARTITIONS, "slots": SLOTS, "events_per_s": found}
+    names = sorted(Path(jar).name for jar in jars.split(","))
+    note = f"Spark's connector: {', '.join(names)}."
+    lines = [Measured("throughput from Kafka to Kafka, exactly once", against, "at least", 0.85, ratio, note)]
+    details = {
+        "connector": names,
+        "rows": rows,
+        "batches": batches,
+        "partitions": PARTITIONS,
+        "slots": SLOTS,
+        "events_per_s": found,
+    }
     report("kafka", "Kafka", lines, details, options)
 
 

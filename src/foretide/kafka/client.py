@@ -116,6 +116,8 @@ class Cluster:
             "enable_partition_eof": True,
             "auto_offset_reset": "error",
             "fetch_wait_max_ms": 20,
+            # By default a client that holds enough messages looks again after a whole second.
+            "fetch_queue_backoff_ms": 2,
         }
         config = self.config(**{**common, **more})
         key = ("consumer", kind, tuple(sorted(more.items())), self._key)

@@ -198,7 +198,7 @@ class KafkaSlice:
     def _messages(self) -> Iterator[Any]:
         library, cluster = confluent(), self.plan.cluster
         reset = "earliest" if self.plan.lossy else "error"
-        consumer = cluster.consumer("source", queued_min_messages=2_000, auto_offset_reset=reset)
+        consumer = cluster.consumer("source", queued_min_messages=10_000, auto_offset_reset=reset)
         left = {part.partition: part for part in self.ranges}
         places = [library.TopicPartition(self.plan.topic, part.partition, part.first) for part in self.ranges]
         cluster.patiently(lambda: consumer.assign(places))

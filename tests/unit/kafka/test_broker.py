@@ -71,7 +71,11 @@ def test_a_taken_port_is_named(tmp_path: Path) -> None:
             Broker(tmp_path, port).start()
 
 
-@pytest.mark.parametrize("text", ["", "{", json.dumps({"pid": os.getpid(), "servers": "x", "directory": "y"})])
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", json.dumps({"pid": os.getpid(), "servers": "x", "directory": "y"})],
+    ids=["empty", "torn", "another process"],
+)
 def test_a_process_that_is_no_broker_is_not_taken_for_one(tmp_path: Path, text: str) -> None:
     (tmp_path / "broker.json").write_text(text)
     assert find_broker(tmp_path) is None
