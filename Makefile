@@ -47,7 +47,7 @@ browser: venv chromium ## Run the dashboard's tests in headless Chromium
 	$(BIN)/pytest -q -m browser tests/browser
 
 spark: venv java maven ## Run the tests on Spark and on Kafka
-	$(BIN)/pytest -q -m "spark or kafka" tests/spark tests/contracts/test_transport.py
+	$(BIN)/pytest -q --durations=12 -m "spark or kafka" tests/spark tests/contracts/test_transport.py
 
 format: venv ## Format the code
 	$(BIN)/ruff format .
