@@ -9,18 +9,11 @@ have() {
 
 have && exit 0
 
-if [ "$(id -u)" = 0 ]; then
-    as_root=""
-elif command -v sudo >/dev/null 2>&1 && sudo -n true 2>/dev/null; then
-    as_root="sudo -n"
-else
-    as_root="none"
-fi
+. "$(dirname "$0")/debian.sh"
 
-if [ "$as_root" != none ] && command -v apt-get >/dev/null 2>&1; then
-    echo "foretide: installing Chromium for the dashboard's tests"
-    $as_root apt-get update -qq
-    $as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $packages >/dev/null 2>&1 || true
+if may_install; then
+    begin_install "Chromium for the dashboard's tests"
+    install_packages $packages 2>/dev/null || true
     have && exit 0
 fi
 

@@ -16,19 +16,12 @@ have() {
 
 have && exit 0
 
-if [ "$(id -u)" = 0 ]; then
-    as_root=""
-elif command -v sudo >/dev/null 2>&1 && sudo -n true 2>/dev/null; then
-    as_root="sudo -n"
-else
-    as_root="none"
-fi
+. "$(dirname "$0")/debian.sh"
 
-if [ "$as_root" != none ] && command -v apt-get >/dev/null 2>&1; then
-    echo "foretide: installing a headless Java for Spark"
-    $as_root apt-get update -qq
+if may_install; then
+    begin_install "a headless Java for Spark"
     for package in $packages; do
-        if $as_root apt-get install -y -qq --no-install-recommends "$package" >/dev/null 2>&1; then
+        if install_packages "$package" 2>/dev/null; then
             break
         fi
     done

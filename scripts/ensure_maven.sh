@@ -4,18 +4,11 @@ set -eu
 
 command -v mvn >/dev/null 2>&1 && exit 0
 
-if [ "$(id -u)" = 0 ]; then
-    as_root=""
-elif command -v sudo >/dev/null 2>&1 && sudo -n true 2>/dev/null; then
-    as_root="sudo -n"
-else
-    as_root="none"
-fi
+. "$(dirname "$0")/debian.sh"
 
-if [ "$as_root" != none ] && command -v apt-get >/dev/null 2>&1; then
-    echo "foretide: installing Maven for the Kafka tests"
-    $as_root apt-get update -qq
-    $as_root apt-get install -y -qq --no-install-recommends maven >/dev/null
+if may_install; then
+    begin_install "Maven for the Kafka tests"
+    install_packages maven
     command -v mvn >/dev/null 2>&1 && exit 0
 fi
 

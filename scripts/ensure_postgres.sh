@@ -9,23 +9,16 @@ have() {
 
 have && exit 0
 
-if [ "$(id -u)" = 0 ]; then
-    as_root=""
-elif command -v sudo >/dev/null 2>&1 && sudo -n true 2>/dev/null; then
-    as_root="sudo -n"
-else
-    as_root="none"
-fi
+. "$(dirname "$0")/debian.sh"
 
-if [ "$as_root" != none ] && command -v apt-get >/dev/null 2>&1; then
-    echo "foretide: installing PostgreSQL for its tests"
-    $as_root apt-get update -qq
+if may_install; then
+    begin_install "PostgreSQL for its tests"
     # The package would make and start a cluster of its own; the tests bring theirs.
-    $as_root apt-get install -y -qq --no-install-recommends postgresql-common >/dev/null
+    install_packages postgresql-common
     if [ -f /etc/postgresql-common/createcluster.conf ]; then
         $as_root sed -i 's/^#*create_main_cluster.*/create_main_cluster = false/' /etc/postgresql-common/createcluster.conf
     fi
-    $as_root apt-get install -y -qq --no-install-recommends postgresql >/dev/null
+    install_packages postgresql
     have && exit 0
 fi
 
