@@ -9,13 +9,13 @@ import multiprocessing
 import os
 import random
 import signal
-import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import Self
+from typing import ClassVar, Self
 
+from foretide.background import Background
 from foretide.errors import ConfigError
 
 __all__ = ["CpuHog", "Throttle", "executor_processes"]
@@ -50,7 +50,7 @@ def executor_processes(executor: str, below: int | None = None) -> tuple[int, ..
     raise ConfigError("executor", expected="an executor of this application on this machine", got=executor)
 
 
-class Throttle:
+class Throttle(Background):
     """Lets processes run for a share of the time only, by stopping and continuing them in turn.
 
     As a context manager; processes go on at full speed afterwards, and those that have ended are left alone.
@@ -65,45 +65,31 @@ class Throttle:
         Seconds from one stop to the next.
     """
 
+    _name: ClassVar[str] = "foretide-throttle"
+
     def __init__(self, find: Callable[[], Sequence[int]], share: float = 0.1, period_s: float = 0.2) -> None:
         if not 0 < share < 1:
             raise ConfigError("throttle.share", expected="a share between 0 and 1", got=share)
+        super().__init__()
         self._find, self._share, self._period_s = find, share, period_s
         self._pids = tuple(find())
-        self._done = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="foretide-throttle", daemon=True)
 
-    def start(self) -> None:
-        """Begin to throttle."""
-        self._thread.start()
-
-    def stop(self) -> None:
+    def stop(self, timeout_s: float = 10.0) -> None:
         """Let the processes go on."""
-        self._done.set()
-        if self._thread.is_alive():
-            self._thread.join()
+        super().stop(timeout_s)
         self._send(signal.SIGCONT)
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
 
     def _run(self) -> None:
         looked_s = time.monotonic()
-        while not self._done.is_set():
+        while not self._stop.is_set():
             if time.monotonic() - looked_s > _LOOK_AGAIN_S:
                 with suppress(ConfigError):  # all of them have ended
                     self._pids = tuple(self._find())
                 looked_s = time.monotonic()
             self._send(signal.SIGSTOP)
-            self._done.wait(self._period_s * (1.0 - self._share))
+            self._stop.wait(self._period_s * (1.0 - self._share))
             self._send(signal.SIGCONT)
-            self._done.wait(self._period_s * self._share)
+            self._stop.wait(self._period_s * self._share)
 
     def _send(self, what: signal.Signals) -> None:
         for pid in self._pids:

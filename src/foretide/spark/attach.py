@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 from pydantic import Field
 
+from foretide.background import Background
 from foretide.clock import Clock, SystemClock
 from foretide.config import Settings
 from foretide.control import ControlLoop, ControlSettings, Decision, Parts
@@ -24,7 +25,6 @@ from foretide.errors import ActuatorError, ConfigError
 from foretide.events import Event, EventLog, EventSink, FanOut
 from foretide.plan import GuardSettings
 from foretide.records import Ints, Measurement, Plan
-from foretide.spark.background import Background
 from foretide.spark.executors import (
     ExecutorCounts,
     ExecutorManager,

@@ -16,6 +16,7 @@ from typing import ClassVar, Protocol
 
 import numpy as np
 
+from foretide.background import Background
 from foretide.clock import Clock, SystemClock
 from foretide.control import ControlLoop, ControlSettings, Decision, Parts
 from foretide.errors import ForetideError
@@ -24,7 +25,6 @@ from foretide.forecast import Series
 from foretide.forecast.model_store import ModelStore
 from foretide.plan import Guarded, Planner
 from foretide.spark.actuator import Changeable, SparkActuator
-from foretide.spark.background import Background
 from foretide.spark.drift import DriftWatch
 from foretide.spark.executors import ExecutorCounts, ExecutorManager, ExecutorSettings, open_scheduler
 from foretide.spark.monitor import Observed, Sample, SparkMonitor

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar, Protocol
 
+from foretide.background import Background
 from foretide.clock import Clock, SystemClock
 from foretide.events import EventLog, EventSink, FanOut
 from foretide.health.features import WORKER_NAMES
@@ -15,7 +16,6 @@ from foretide.health.manager import HealthManager, HealthSettings, Look, WorkerA
 from foretide.health.predictor import HealthPredictor
 from foretide.health.readings import STREAM, stream_features
 from foretide.health.trainer import HealthTrainer
-from foretide.spark.background import Background
 from foretide.spark.bypassing import ExecutorBypass, Replacement
 from foretide.spark.executors import open_scheduler
 from foretide.spark.running_tasks import RunningTasks

@@ -16,7 +16,7 @@ from typing import ClassVar
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from foretide.spark.background import Background
+from foretide.background import Background
 
 __all__ = ["ReplicaPool"]
 

@@ -8,12 +8,12 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import ClassVar, Protocol
 
+from foretide.background import Background
 from foretide.clock import Clock, SystemClock
 from foretide.errors import MetricsError
 from foretide.events import Event, EventLog, EventSink, Severity
 from foretide.latency import LatencyHistogram
 from foretide.records import Measurement
-from foretide.spark.background import Background
 from foretide.spark.monitor import Observed, Sample, SparkMonitor
 
 __all__ = ["SampleRecorder", "Sampler"]

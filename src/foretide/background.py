@@ -1,4 +1,4 @@
-"""What goes on in a thread of its own beside the queries: the controller, its sampler, the watch over workers."""
+"""What goes on in a thread of its own: the controller beside the queries, its sampler, the watch over workers."""
 
 from __future__ import annotations
 
