@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-import numpy as np
-
+from foretide.control.runtime import within_bounds
 from foretide.errors import ActuatorError, ConfigError
 from foretide.records import Ints, Plan
 from foretide.spark.executors import ExecutorManager
-from foretide.store import RuntimeStore
 from foretide.topology import Topology
 
-__all__ = ["Changeable", "RuntimeActuator", "SparkActuator"]
+__all__ = ["Changeable", "SparkActuator"]
 
 
 class Changeable(Protocol):
@@ -95,47 +93,3 @@ class SparkActuator:
             self._executors.request_slots(slots)
         except ActuatorError as error:
             self.executors_refused = str(error)
-
-
-class RuntimeActuator:
-    """Hands plans to a topology that runs in another process, through its run-time configuration (SPEC I2).
-
-    Parameters
-    ----------
-    topology : Topology
-        What runs.
-    store : RuntimeStore
-        Its run-time configuration.
-    """
-
-    def __init__(self, topology: Topology, store: RuntimeStore) -> None:
-        self._topology, self._store = topology, store
-
-    def apply(self, plan: Plan) -> Ints:
-        """Put the replicas of `plan` in force, cut to the operators' bounds; return them."""
-        requested = within_bounds(self._topology, plan)
-        by_operator = dict(zip(plan.layout.operators, requested.tolist(), strict=True))
-        try:
-            before = self._store.read().replicas
-            if any(before.get(operator) != count for operator, count in by_operator.items()):
-                self._store.change(replicas=by_operator)
-        except (ConfigError, OSError) as error:
-            raise ActuatorError(f"{plan.id}: the run-time configuration was not replaced: {error}") from error
-        return requested
-
-
-def within_bounds(topology: Topology, plan: Plan) -> Ints:
-    """Return the replicas of a plan within the bounds of its operators.
-
-    Raises
-    ------
-    ActuatorError
-        When it is a plan for another topology.
-    """
-    if plan.layout != topology.layout:
-        raise ActuatorError(
-            f"{plan.id}: expected a plan for topology {topology.name!r}, got operators "
-            f"{list(plan.layout.operators[:5])}; plan for the topology that runs"
-        )
-    bounded: Ints = np.clip(plan.replicas, topology.minimum_replicas, topology.maximum_replicas)
-    return bounded

@@ -14,11 +14,11 @@ from pathlib import Path
 
 from foretide.clock import Clock, SystemClock
 from foretide.control import ControlLoop, ControlSettings, Parts
+from foretide.control.runtime import RuntimeActuator
 from foretide.errors import ForetideError, MetricsError
 from foretide.events import EventLog, EventSink
 from foretide.plan import Guarded, Planner
 from foretide.records import Measurement
-from foretide.spark.actuator import RuntimeActuator
 from foretide.spark.workspace import Workspace
 from foretide.store import RunStore, RuntimeStore
 from foretide.topology import Topology

@@ -35,8 +35,9 @@ from pyspark.sql.types import StructType
 
 from foretide.spark.arrow import arrow_schema, conform, spark_schema
 from foretide.spark.edges import EdgePiece, open_edge
-from foretide.spark.limits import UNLIMITED_ROWS, WatchedLimits, admit
-from foretide.spark.options import Options
+from foretide.spark.limits import WatchedLimits, admit
+from foretide.traces.options import Options
+from foretide.traces.plan import UNLIMITED_ROWS
 from foretide.transport import ArrowLog, ArrowLogSettings, OffsetError, SegmentInfo, split
 from foretide.transport.contract import Log, SegmentWriter
 

@@ -25,7 +25,7 @@ from foretide.spark.edges import EdgeStore
 from foretide.spark.errors import OperatorError
 from foretide.spark.feeds import FirstRound, open_feed
 from foretide.spark.host_features import FeatureOrder
-from foretide.spark.operators import DEAD_LETTERS, OperatorSpec
+from foretide.spark.operators import OperatorSpec
 from foretide.spark.program import ENVELOPE, RESULT, BatchOrder, Program, StageTask, unpack
 from foretide.spark.routing import Router
 from foretide.spark.settings import EngineSettings
@@ -37,6 +37,7 @@ from foretide.store import RuntimeConfig, RuntimeStore
 from foretide.topology import Operator
 from foretide.transport import ArrowLog, ArrowLogSettings, LogFullError
 from foretide.transport.contract import BatchWriter, Log, SegmentInfo
+from foretide.transport.dead_letters import DEAD_LETTERS
 
 __all__ = ["StageRunner", "output_schemas"]
 

@@ -26,13 +26,12 @@ from foretide.spark.inputs import InputSpec, Position, StageInput, open_input
 from foretide.spark.kafka_frames import kafka_backlog, read_kafka
 from foretide.spark.kafka_input import KafkaInput
 from foretide.spark.operators import EVENT_TIME_COLUMN
-from foretide.spark.options import Options
 from foretide.spark.program import Slice
 from foretide.spark.stage_source import StageFeed
 from foretide.spark.stages import EdgePlan, Stage
-from foretide.spark.trace_source import TracePlan
 from foretide.spark.workspace import Workspace
 from foretide.topology import Operator, Source, Topology
+from foretide.traces.plan import TracePlan
 
 __all__ = ["OWN_KINDS", "Feed", "FirstRound", "FrameFeed", "SliceFeed", "open_feed"]
 
@@ -249,7 +248,7 @@ class FrameFeed:
         """Return the columns of a queued edge, as the operator before it declares them."""
         start = {source.id: source for source in self._topology.sources}.get(plan.edge.start)
         if start is not None and start.connector.kind == "trace":
-            return spark_schema(_trace_plan(start).replay.schema)
+            return spark_schema(TracePlan.of_source(start.id, start.connector.options).replay.schema)
         if start is not None:
             raise ConfigError(
                 f"edge '{plan.edge}'",
@@ -302,11 +301,6 @@ def _read_files(spark: SparkSession, source: Source) -> DataFrame:
     if schema is not None:
         reader = reader.schema(schema)
     return reader.options(**{name: str(value) for name, value in options.items()}).load(str(path))
-
-
-def _trace_plan(source: Source) -> TracePlan:
-    texts = {name.replace("_", ""): str(value) for name, value in source.connector.options.items()}
-    return TracePlan.from_options(Options(f"source {source.id!r}", texts))
 
 
 def _input_specs(stage: Stage, edges: EdgeStore) -> tuple[InputSpec, ...]:

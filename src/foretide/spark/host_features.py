@@ -67,7 +67,6 @@ class TaskTimes:
         found: dict[str, Any] = {
             "id": executor.id,
             "machine": machine,
-            "stage": _stage_id(),
             "started_at_s": self._started_at_s,
             "took_s": now - self._started,
             "sending_s": 0.0 if self._finish_began is None else now - self._finish_began,
@@ -167,10 +166,3 @@ def _directory() -> Path:
         if time.time() - old.stat().st_mtime > _STALE_S:
             old.unlink(missing_ok=True)
     return path
-
-
-def _stage_id() -> int:
-    from pyspark import TaskContext
-
-    context = TaskContext.get()
-    return -1 if context is None else context.stageId()

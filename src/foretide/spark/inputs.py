@@ -16,9 +16,8 @@ import pyarrow as pa
 
 from foretide.errors import ConfigError
 from foretide.spark.edges import EdgePiece, open_edge
-from foretide.spark.options import Options
-from foretide.spark.trace_source import TracePlan
 from foretide.traces import Replay
+from foretide.traces.plan import TracePlan
 from foretide.transport.contract import split
 
 if TYPE_CHECKING:
@@ -102,18 +101,7 @@ class TraceInput:
 
     def __init__(self, spec: InputSpec) -> None:
         self.name = spec.name
-        texts = {name.replace("_", ""): str(value) for name, value in spec.options.items()}
-        self._plan = TracePlan.from_options(Options(f"source {spec.name!r}", texts))
-
-    @property
-    def peak_rate(self) -> float:
-        """The highest rate, in events per second as they come."""
-        return self._plan.replay.trace.peak_rate * self.speed
-
-    @property
-    def speed(self) -> float:
-        """Seconds of the trace that pass in one second."""
-        return self._plan.replay.speed
+        self._plan = TracePlan.of_source(spec.name, spec.options)
 
     def sample(self, events: int, rows: int) -> Iterator[pa.RecordBatch]:
         """Yield the first events, as if they were due at the epoch, in batches of so many rows."""

@@ -20,9 +20,10 @@ from foretide.kafka.client import Offsets
 from foretide.kafka.segments import messages
 from foretide.spark.kafka_options import METADATA, KafkaSourcePlan
 from foretide.spark.kafka_values import decode
-from foretide.spark.operators import EVENT_TIME_COLUMN, DeadLetter
+from foretide.spark.operators import EVENT_TIME_COLUMN
 from foretide.traces.replay import EVENT_TIME
 from foretide.transport.contract import split
+from foretide.transport.dead_letters import DeadLetter
 
 if TYPE_CHECKING:
     from foretide.spark.inputs import InputSpec, Position

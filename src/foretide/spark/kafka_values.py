@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
-from foretide.spark.operators import DeadLetter
+from foretide.transport.dead_letters import DeadLetter
 
 __all__ = ["ValueFormat", "decode", "encode_json", "encode_values"]
 

@@ -14,12 +14,11 @@ from pathlib import Path
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, ReadMinRows
 
 from foretide.errors import ConfigError
+from foretide.traces.plan import UNLIMITED_ROWS
 
-__all__ = ["UNLIMITED_ROWS", "RuntimeLimits", "WatchedLimits", "admit"]
+__all__ = ["RuntimeLimits", "WatchedLimits", "admit"]
 
 logger = logging.getLogger(__name__)
-
-UNLIMITED_ROWS = 2**62
 
 
 @dataclass(frozen=True, slots=True)

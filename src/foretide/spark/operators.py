@@ -22,24 +22,15 @@ import pyarrow.parquet as pq
 from foretide.spark.errors import OperatorError
 from foretide.topology import Operator
 from foretide.traces.replay import EVENT_TIME
+from foretide.transport.dead_letters import DeadLetter
 
-__all__ = ["DEAD_LETTERS", "DeadLetter", "OperatorRunner", "OperatorSpec", "Outputs", "dead_letter_batch"]
+__all__ = ["EVENT_TIME_COLUMN", "OperatorRunner", "OperatorSpec", "Outputs"]
 
 #: What an operator made of a batch: batches by output.
 Outputs: TypeAlias = dict[str, list[pa.RecordBatch]]
 
 EVENT_TIME_COLUMN = EVENT_TIME.name
 _NULL = pa.null()
-
-DEAD_LETTERS = pa.schema(
-    [
-        ("operator", pa.string()),
-        ("error", pa.string()),
-        ("message", pa.string()),
-        ("event", pa.string()),
-    ]
-)
-"""The columns of the dead-letter edge: who failed, how, and the event in JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,24 +40,6 @@ class OperatorSpec:
     operator: Operator
     schemas: Mapping[str, pa.Schema]
     retries: int = 1
-
-
-@dataclass(frozen=True, slots=True)
-class DeadLetter:
-    """An event on which an operator gave up."""
-
-    operator: str
-    error: str
-    message: str
-    event: str
-
-
-def dead_letter_batch(letters: Iterable[DeadLetter]) -> pa.RecordBatch:
-    """Return dead letters as rows."""
-    rows = [(letter.operator, letter.error, letter.message, letter.event) for letter in letters]
-    columns = [list(column) for column in zip(*rows, strict=True)] or [[] for _ in DEAD_LETTERS]
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, DEAD_LETTERS, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=DEAD_LETTERS)
 
 
 class OperatorRunner:

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from foretide.errors import ConfigError
-from foretide.spark.inputs import InputSpec, TraceInput
 from foretide.topology import Source, Topology
+from foretide.traces.plan import TracePlan
 
 __all__ = ["TraceOverrides", "parse_replicas", "with_replicas", "with_trace_options"]
 
@@ -134,7 +134,7 @@ def _changed(source: Source, given: Mapping[str, Any]) -> Source:
     replaced = {_plain(name) for name in given}
     kept = {name: value for name, value in source.connector.options.items() if _plain(name) not in replaced}
     options = {**kept, **given}
-    TraceInput(InputSpec(source.id, _TRACE, options))
+    TracePlan.of_source(source.id, options)
     return replace(source, connector=replace(source.connector, options=options))
 
 

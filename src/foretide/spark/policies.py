@@ -15,9 +15,9 @@ from foretide.plan.load import operator_shares, required_replicas, source_mix
 from foretide.plan.registry import find_planner
 from foretide.plan.threshold import Threshold
 from foretide.records import Plan
-from foretide.spark.inputs import InputSpec, TraceInput
 from foretide.spark.stages import compile_stages
 from foretide.topology import Topology
+from foretide.traces.plan import TracePlan
 
 __all__ = [
     "STATIC_MIN",
@@ -195,15 +195,14 @@ def trace_peaks(topology: Topology) -> dict[str, float]:
     if any(source.connector.kind != "trace" for source in topology.sources):
         return {}
     return {
-        source.id: TraceInput(InputSpec(source.id, "trace", source.connector.options)).peak_rate
-        for source in topology.sources
+        source.id: TracePlan.of_source(source.id, source.connector.options).peak_rate for source in topology.sources
     }
 
 
 def trace_speed(topology: Topology) -> float:
     """Return how much faster than recorded the traces of a topology pass; 1 where it has none."""
     speeds = [
-        TraceInput(InputSpec(source.id, "trace", source.connector.options)).speed
+        TracePlan.of_source(source.id, source.connector.options).speed
         for source in topology.sources
         if source.connector.kind == "trace"
     ]

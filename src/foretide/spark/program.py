@@ -26,15 +26,14 @@ from foretide.spark.errors import OperatorError
 from foretide.spark.host_features import FeatureOrder, TaskTimes
 from foretide.spark.operators import (
     EVENT_TIME_COLUMN,
-    DeadLetter,
     OperatorRunner,
     OperatorSpec,
-    dead_letter_batch,
 )
 from foretide.spark.stages import EdgePlan, Stage
 from foretide.spark.statistics import EventTimes
 from foretide.topology import DEFAULT_OUTPUT
 from foretide.transport.contract import OpenSegment, SegmentInfo, SegmentWriter
+from foretide.transport.dead_letters import DeadLetter, dead_letter_batch
 
 __all__ = ["ENVELOPE", "RESULT", "BatchOrder", "EdgeWriter", "Program", "Slice", "StageTask", "prepare", "unpack"]
 
@@ -390,7 +389,17 @@ class _Work:
     def _worker(self) -> dict[str, Any] | None:
         """Return who runs this task, its times, and features of the host where they are due (SPEC I3)."""
         program = self._machine.program
-        return self._times.to_json(self._sent, program.features) if program.statistics else None
+        if not program.statistics:
+            return None
+        return {"stage": _spark_stage(), **self._times.to_json(self._sent, program.features)}
+
+
+def _spark_stage() -> int:
+    """Return the id that Spark gave to the tasks of this round; -1 outside a task."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    return -1 if context is None else context.stageId()
 
 
 def _described(info: SegmentInfo | Any | None) -> Any:

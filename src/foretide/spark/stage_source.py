@@ -16,8 +16,9 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from foretide.clock import Clock, SystemClock
 from foretide.spark.inputs import InputSpec, Position, StageInput, open_input
-from foretide.spark.limits import UNLIMITED_ROWS, WatchedLimits
+from foretide.spark.limits import WatchedLimits
 from foretide.store import RuntimeStore
+from foretide.traces.plan import UNLIMITED_ROWS
 
 __all__ = ["StageDataSource", "StageFeed", "StageStreamReader"]
 

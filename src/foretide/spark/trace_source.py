@@ -13,9 +13,7 @@ trace; its schedule begins at ``startedAt``, or at the epoch.
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -27,60 +25,14 @@ from pyspark.sql.types import StructType
 from foretide.clock import Clock, SystemClock
 from foretide.errors import ConfigError
 from foretide.spark.arrow import arrow_schema, conform, spark_schema
-from foretide.spark.limits import UNLIMITED_ROWS, WatchedLimits, admit
-from foretide.spark.options import Options
-from foretide.traces import Replay, load_trace, payload
+from foretide.spark.limits import WatchedLimits, admit
+from foretide.traces import Replay
+from foretide.traces.options import Options
+from foretide.traces.plan import TracePlan
 
-__all__ = ["TraceDataSource", "TracePlan", "TraceReader", "TraceStreamReader"]
+__all__ = ["TraceDataSource", "TraceReader", "TraceStreamReader"]
 
 SOURCE = "foretide-trace"
-
-
-@dataclass(frozen=True)
-class TracePlan:
-    """What the options of the source say.
-
-    Parameters
-    ----------
-    replay : Replay
-        The events and their pace.
-    fingerprint : str
-        Tells one replay from another, so that a checkpoint is not continued with other events.
-    started_us : int or None
-        When the trace begins, in microseconds since the epoch.
-    at_once : bool
-        Whether all events are due from the beginning.
-    partitions, max_rows : int
-        Slots and rows of a batch, unless the watched file says otherwise.
-    config_path : str or None
-        The watched file.
-    """
-
-    replay: Replay
-    fingerprint: str
-    started_us: int | None
-    at_once: bool
-    partitions: int
-    max_rows: int
-    config_path: str | None
-
-    @classmethod
-    def from_options(cls, options: Options) -> TracePlan:
-        """Read the options."""
-        scale, speed = options.number("rateScale", 1.0), options.number("speed", 1.0)
-        trace = load_trace(options.text("trace")).scaled(scale)
-        replay = Replay(trace, payload(options.text("payload", "words")), options.integer("seed", 0), speed)
-        identity = f"{trace.bin_s}/{replay.payload.name}/{replay.seed}/{speed}".encode() + trace.rates.tobytes()
-        started = options.number("startedAt", 0.0) if options.optional("startedAt") else None
-        return cls(
-            replay,
-            fingerprint=f"{zlib.crc32(identity):08x}",
-            started_us=None if started is None else round(started * 1e6),
-            at_once=options.choice("until", ("now", "all"), "now") == "all",
-            partitions=options.integer("partitions", 1, minimum=1),
-            max_rows=options.integer("maxRows", UNLIMITED_ROWS, minimum=1),
-            config_path=options.optional("configPath"),
-        )
 
 
 class EventRange(InputPartition):

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from foretide.control.runtime import RuntimeActuator
 from foretide.errors import ActuatorError, ConfigError
 from foretide.records import Layout, Plan
-from foretide.spark.actuator import RuntimeActuator, SparkActuator
+from foretide.spark.actuator import SparkActuator
 from foretide.spark.executors import (
     ExecutorManager,
     ExecutorSettings,

@@ -12,9 +12,10 @@ import pyarrow.compute as pc
 import pytest
 
 from foretide.spark.errors import OperatorError
-from foretide.spark.operators import DEAD_LETTERS, OperatorRunner, OperatorSpec, Outputs, dead_letter_batch
+from foretide.spark.operators import OperatorRunner, OperatorSpec, Outputs
 from foretide.topology import Operator
 from foretide.traces.replay import EVENT_TIME
+from foretide.transport.dead_letters import DEAD_LETTERS, dead_letter_batch
 
 TIMES = pa.array([1_000_000, 2_000_000, 3_000_000, 4_000_000], pa.int64()).cast(EVENT_TIME.type)
 EVENTS = pa.record_batch({"id": pa.array([1, 2, 3, 4], pa.int64()), "word": ["a", "b", "c", "d"], "event_time": TIMES})

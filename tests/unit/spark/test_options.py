@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from foretide.errors import ConfigError
-from foretide.spark.options import Options
+from foretide.traces.options import Options
 
 OPTIONS = Options("foretide-x", {"maxRows": "5", "speed": "2.5", "flag": "TRUE", "bad": "five", "neg": "-1"})
 

@@ -16,13 +16,13 @@ import pytest
 from foretide.errors import ConfigError
 from foretide.grouping import Dynamic, PartialKey
 from foretide.spark.errors import OperatorError
-from foretide.spark.operators import DEAD_LETTERS
 from foretide.spark.program import BatchOrder, StageTask
 from foretide.store import RuntimeConfig
 from foretide.topology import GroupingSpec, Topology, flow
 from foretide.traces import RateTrace, Replay, payload
 from foretide.transport import ArrowLog, ArrowLogSettings
 from foretide.transport.contract import SegmentInfo
+from foretide.transport.dead_letters import DEAD_LETTERS
 
 STARTED_US = 1_700_000_000_000_000
 REPLAY = Replay(RateTrace("even", 1.0, np.full(20, 250.0)), payload("words"), seed=5)

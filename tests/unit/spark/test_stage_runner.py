@@ -12,12 +12,12 @@ import pytest
 
 from foretide.spark.engine import StageRunner
 from foretide.spark.errors import OperatorError
-from foretide.spark.operators import DEAD_LETTERS, DeadLetter, dead_letter_batch
 from foretide.spark.settings import EngineSettings
 from foretide.spark.stages import compile_stages
 from foretide.spark.workspace import Workspace
 from foretide.topology import flow
 from foretide.transport import LogFullError
+from foretide.transport.dead_letters import DEAD_LETTERS, DeadLetter, dead_letter_batch
 
 
 @pytest.fixture
