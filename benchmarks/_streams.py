@@ -23,8 +23,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyspark.sql import DataFrame, SparkSession
 
-from foretide.spark.running import RunningTopology
-from foretide.spark.session import create_session
+from foretide.spark.driver.running import RunningTopology
+from foretide.spark.session.builder import create_session
 from foretide.spark.settings import EngineSettings
 from foretide.topology import Topology
 

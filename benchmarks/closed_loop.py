@@ -28,9 +28,9 @@ from foretide.commands.run import TRIGGER_S
 from foretide.commands.run_control import Asked, Prepared, default_master, default_policy, prepare
 from foretide.control import ControlSettings
 from foretide.spark import EngineSettings, create_session, start
-from foretide.spark.control import steer
-from foretide.spark.session_run import Progress, RunOptions
-from foretide.spark.steered_run import run_steered
+from foretide.spark.driver.run import Progress, RunOptions
+from foretide.spark.steering.controller import steer
+from foretide.spark.steering.steered_run import run_steered
 
 OURS = default_policy()
 # The lag rule with several limits, so that one of its runs takes about as many slots as ours.

@@ -22,9 +22,9 @@ from _detection import FUNCTIONS, ArrowFunction, detection, mapping
 from _harness import Measured, alternate, between, parse_options, progress, report
 from _streams import Batches, constant_trace, fixed_batches, open_session, scratch
 from foretide.latency import LatencyHistogram
-from foretide.spark.running import RunningTopology
+from foretide.spark.driver.running import RunningTopology
 from foretide.spark.settings import EngineSettings
-from foretide.spark.statistics import EventTimes
+from foretide.spark.tasks.statistics import EventTimes
 
 RATE = 1_000
 # Batches at the end before latencies count.

@@ -22,10 +22,10 @@ from foretide.plan.registry import PLANNERS
 from foretide.service.settings import ServiceSettings
 from foretide.sim.settings import Failure, Keys, MicroBatch, Restart, SimulationSettings, Workers
 from foretide.sim.stress import Stress
-from foretide.spark.attach import AttachSettings
-from foretide.spark.executors import ExecutorSettings
-from foretide.spark.postgres_sink import PostgresSinkSettings
 from foretide.spark.settings import EngineSettings
+from foretide.spark.sinks.postgres import PostgresSinkSettings
+from foretide.spark.steering.attach import AttachSettings
+from foretide.spark.steering.executors import ExecutorSettings
 from foretide.store.settings import StoreSettings
 
 __all__ = ["SETTINGS", "configuration_markdown", "settings_markdown"]

@@ -15,16 +15,16 @@ import numpy as np
 import pytest
 
 from foretide.clock import ManualClock
+from foretide.compile.stages import compile_stages
 from foretide.control import Actuator, FluidSystem, MetricSource, Monitor
 from foretide.control.settings import LoopSettings
 from foretide.errors import ActuatorError
 from foretide.records import Layout, Measurement, Plan
 from foretide.sim import MicroBatch, SimulatedSystem, SimulationSettings
-from foretide.spark.actuator import SparkActuator
-from foretide.spark.monitor import SparkMonitor
-from foretide.spark.positions import InputState
-from foretide.spark.stages import compile_stages
-from foretide.spark.statistics import BatchStatistics, OperatorStatistics
+from foretide.spark.inputs.positions import InputState
+from foretide.spark.steering.actuator import SparkActuator
+from foretide.spark.steering.monitor import SparkMonitor
+from foretide.spark.tasks.statistics import BatchStatistics, OperatorStatistics
 from foretide.topology import Topology, flow
 from foretide.traces import RateTrace
 

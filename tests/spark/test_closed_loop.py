@@ -16,13 +16,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from foretide.control import ControlSettings
+from foretide.control.detached import control_beside
 from foretide.spark import EngineSettings, RunningTopology, start
-from foretide.spark.beside import control_beside
-from foretide.spark.control import Steering, steer
-from foretide.spark.executors import ExecutorsUnavailable, open_scheduler
-from foretide.spark.sampling import Sampler
-from foretide.spark.session_run import Progress, RunOptions
-from foretide.spark.steered_run import ControlOptions, run_steered
+from foretide.spark.driver.run import Progress, RunOptions
+from foretide.spark.steering.controller import Steering, steer
+from foretide.spark.steering.executors import ExecutorsUnavailable, open_scheduler
+from foretide.spark.steering.sampling import Sampler
+from foretide.spark.steering.steered_run import ControlOptions, run_steered
 from foretide.store import RunSpec, RunStore
 from foretide.topology import Topology, flow
 
@@ -128,7 +128,7 @@ def test_a_stream_whose_controller_has_gone_keeps_the_last_plan_and_another_one_
 BESIDE = """
 import sys
 from foretide.control import ControlSettings
-from foretide.spark.beside import control_beside, steer_beside
+from foretide.control.detached import control_beside, steer_beside
 from foretide.store import RunStore
 
 store, run, path = RunStore(sys.argv[1]), sys.argv[2], sys.argv[3]

@@ -13,9 +13,9 @@ from pyspark.sql import SparkSession
 from foretide.experiments.split import declare
 from foretide.health.features import MACHINE_NAMES, WORKER_NAMES
 from foretide.spark import EngineSettings, RunningTopology, start
-from foretide.spark.bypassing import SplitBypass
-from foretide.spark.executors import ExecutorsUnavailable
-from foretide.spark.health import HealthWatch, watch_health
+from foretide.spark.steering.executors import ExecutorsUnavailable
+from foretide.spark.workers.bypassing import SplitBypass
+from foretide.spark.workers.health import HealthWatch, watch_health
 from foretide.store import RunSpec, RunStore
 
 pytestmark = pytest.mark.spark

@@ -24,7 +24,7 @@ from pyspark.sql import DataFrame, SparkSession
 from foretide.errors import ConfigError
 from foretide.kafka import Broker, BrokerError, Cluster, DataLossError, TopicError
 from foretide.spark import EngineSettings, RunningTopology
-from foretide.spark.running import start
+from foretide.spark.driver.running import start
 from foretide.topology import Topology, flow
 from foretide.transport import ArrowLog
 

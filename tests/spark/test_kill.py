@@ -221,7 +221,9 @@ def candidates_for(victim: str, driver: Driver) -> list[psutil.Process]:
     while time.monotonic() < deadline_s:
         if (driver.root / "done").exists():
             return []
-        found = driver.children("CoarseGrainedExecutorBackend" if victim == "executor" else "foretide.spark.daemon")
+        found = driver.children(
+            "CoarseGrainedExecutorBackend" if victim == "executor" else "foretide.spark.pool.daemon"
+        )
         if victim == "worker":
             # Forks of the daemon are the workers; the daemon itself is their parent.
             daemons = {process.pid for process in found}

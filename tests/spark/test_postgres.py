@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from foretide.errors import ConfigError
 from foretide.spark import EngineSettings, start
-from foretide.spark.postgres_sink import PostgresSink
+from foretide.spark.sinks.postgres import PostgresSink
 from foretide.topology import Topology, flow
 from foretide.traces import Replay, load_trace, payload
 

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from foretide.spark.driver.run import Progress, RunOptions, run_topology
 from foretide.spark.errors import OperatorError
-from foretide.spark.overrides import TraceOverrides, with_trace_options
-from foretide.spark.session_run import Progress, RunOptions, run_topology
 from foretide.topology import Topology, flow, load_topology
 from foretide.traces import Replay, load_trace, payload
+from foretide.traces.overrides import TraceOverrides, with_trace_options
 
 pytestmark = pytest.mark.spark
 

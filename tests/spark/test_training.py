@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from foretide.errors import ConfigError, ForecastError
 from foretide.forecast.model_store import ModelStore
 from foretide.forecast.trainer import TrainerOptions
-from foretide.spark.history import (
+from foretide.spark.training.history import (
     HistorySpec,
     Problem,
     bin_values,
@@ -32,8 +32,8 @@ from foretide.spark.history import (
     prepare,
     read_history,
 )
-from foretide.spark.training import TrainingJob, TrainingReport, slot_keys, train_models
-from foretide.spark.windows import cut_windows, scale, split
+from foretide.spark.training.training import TrainingJob, TrainingReport, slot_keys, train_models
+from foretide.spark.training.windows import cut_windows, scale, split
 
 pytestmark = pytest.mark.spark
 
@@ -353,9 +353,9 @@ KILLED = """
 import os, signal, sys
 
 from foretide.forecast.trainer import TrainerOptions
-from foretide.spark.history import HistorySpec
-from foretide.spark.session import create_session
-from foretide.spark.training import TrainingJob, train_models
+from foretide.spark.training.history import HistorySpec
+from foretide.spark.session.builder import create_session
+from foretide.spark.training.training import TrainingJob, train_models
 
 
 class Killer:

@@ -123,7 +123,7 @@ def check_pyspark() -> Check:
 def check_workers() -> Check:
     """Start Spark and one of its Python workers."""
     try:
-        from foretide.spark.probe import probe_spark
+        from foretide.spark.session.probe import probe_spark
 
         seconds, python = probe_spark()
     except Exception as error:

@@ -13,7 +13,7 @@ import typer
 from foretide.commands.group import console_beside, write_file
 
 if TYPE_CHECKING:
-    from foretide.spark.training import TrainingJob
+    from foretide.spark.training.training import TrainingJob
 
 __all__ = ["parse_models", "train"]
 
@@ -59,8 +59,8 @@ def train(
     [bold]Example:[/] foretide forecast train --data rates.csv --models ridge,theta --out models
     """
     from foretide.commands.forecast_train_view import TrainingView, report_view, to_dict
-    from foretide.spark.history import check_path
-    from foretide.spark.training import train_models
+    from foretide.spark.training.history import check_path
+    from foretide.spark.training.training import train_models
 
     history = {"path": data, "format": format, "series": series, "time": time, "value": value, "bin_s": bin_s}
     options = {"horizon": horizon, "validation": validation, "refit": refit}
@@ -113,8 +113,8 @@ def _job(
 ) -> TrainingJob:
     from foretide.config import validated
     from foretide.forecast.trainer import TrainerOptions
-    from foretide.spark.history import HistorySpec
-    from foretide.spark.training import TrainingJob
+    from foretide.spark.training.history import HistorySpec
+    from foretide.spark.training.training import TrainingJob
 
     return TrainingJob(
         validated(HistorySpec, history, "data"),
@@ -128,7 +128,7 @@ def _job(
 @contextmanager
 def _session(master: str) -> Iterator[Any]:
     from foretide.spark import create_session
-    from foretide.spark.logs import quiet_start
+    from foretide.spark.session.logs import quiet_start
 
     with quiet_start():
         spark = create_session(master, "foretide-train")

@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from foretide.forecast.trainer import METRICS, PairResult
-from foretide.spark.training import TrainingReport
+from foretide.spark.training.training import TrainingReport
 
 __all__ = ["TrainingView", "report_view", "to_dict"]
 

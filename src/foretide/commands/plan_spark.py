@@ -31,8 +31,8 @@ def plan_spark(
     from rich.console import Console
 
     from foretide.commands.plan_spark_view import render
-    from foretide.spark.explain import explain
-    from foretide.spark.overrides import parse_replicas, with_replicas
+    from foretide.compile.explain import explain
+    from foretide.traces.overrides import parse_replicas, with_replicas
 
     topology = with_replicas(load_topology_argument(file, settings or ()), parse_replicas(replicas))
     plan = explain(topology, tasks_per_slot=tasks_per_slot)

@@ -10,7 +10,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from foretide.spark.explain import Explanation, RoundView, StageView
+from foretide.compile.explain import Explanation, RoundView, StageView
 
 __all__ = ["render"]
 

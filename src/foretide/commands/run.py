@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from foretide.commands.run_control import Asked, Prepared
     from foretide.commands.run_view import ProgressView
-    from foretide.spark.session_run import Progress, RunOptions, RunReport
-    from foretide.spark.steered_run import Recording, SteeredRun
+    from foretide.spark.driver.run import Progress, RunOptions, RunReport
+    from foretide.spark.steering.steered_run import Recording, SteeredRun
     from foretide.store import RunStore
     from foretide.topology import Topology
 
@@ -101,7 +101,7 @@ def run(
     [bold]Your own:[/] foretide run examples/wordcount.py --policy pasps --forecaster lr --td 5 --minutes 1
     """
     from foretide.commands.run_control import Asked
-    from foretide.spark.overrides import TraceOverrides, parse_replicas, with_replicas, with_trace_options
+    from foretide.traces.overrides import TraceOverrides, parse_replicas, with_replicas, with_trace_options
 
     for out, option in ((html_out, "--html"), (json_out, "--json")):
         check_writable(out, option)
@@ -184,7 +184,7 @@ class Session:
     @contextmanager
     def spark(self) -> Iterator[Any]:
         """Start Spark, with what the topology needs."""
-        from foretide.spark.shipping import ship_modules
+        from foretide.spark.session.shipping import ship_modules
 
         functions = [operator.function for operator in self.topology.operators if callable(operator.function)]
         modules = sorted({str(getattr(function, "__module__", "")) for function in functions} - {""})
@@ -194,7 +194,7 @@ class Session:
 
     def options(self, replicas: Mapping[str, int] | None = None, *, steered: bool = False) -> RunOptions:
         """Return how to run."""
-        from foretide.spark.session_run import RunOptions
+        from foretide.spark.driver.run import RunOptions
         from foretide.spark.settings import EngineSettings
 
         engine = EngineSettings(trigger_s=TRIGGER_S if steered else 0.0)
@@ -234,7 +234,7 @@ def _run_one(session: Session, control: Asked, html_out: Path | None, json_out: 
 
 def _run_plain(session: Session, console: Console, trace: str) -> RunReport:
     """Run without control; the run is recorded if a store is named."""
-    from foretide.spark.session_run import run_topology
+    from foretide.spark.driver.run import run_topology
 
     with _watched(session, console) as (spark, directory, switch), _recording(session, trace) as beside:
         return run_topology(session.topology, spark, directory, session.options(), switch, beside)
@@ -242,7 +242,7 @@ def _run_plain(session: Session, console: Console, trace: str) -> RunReport:
 
 def _run_steered(session: Session, console: Console, prepared: Prepared, policy: str) -> SteeredRun:
     """Run under control, and record it."""
-    from foretide.spark.steered_run import run_steered
+    from foretide.spark.steering.steered_run import run_steered
 
     store, trace = session.store(), trace_name(session.topology)
     try:
@@ -274,7 +274,7 @@ def _watched(session: Session, console: Console) -> Iterator[tuple[Any, Path, St
 @contextmanager
 def _recording(session: Session, trace: str) -> Iterator[Recording | None]:
     """Record a run that nobody steers from here, if a store is named."""
-    from foretide.spark.steered_run import Recording
+    from foretide.spark.steering.steered_run import Recording
     from foretide.store import RunSpec
 
     store = None if session.asked_store is None else session.store()
@@ -377,7 +377,7 @@ def _directory(path: Path | None, master: str, stack: ExitStack) -> Path:
 @contextmanager
 def _session(master: str, name: str, preload: Any = ()) -> Iterator[Any]:
     from foretide.spark import create_session
-    from foretide.spark.logs import quiet_start
+    from foretide.spark.session.logs import quiet_start
 
     with quiet_start():
         spark = create_session(master, name, preload=preload)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from foretide.commands.run import Session, StopSwitch
     from foretide.commands.run_control import Asked, Prepared
     from foretide.commands.run_view import ProgressView
-    from foretide.spark.steered_run import SteeredRun
+    from foretide.spark.steering.steered_run import SteeredRun
     from foretide.store import RunStore
     from foretide.topology import Topology
 
@@ -32,7 +32,7 @@ def run_comparison(
     from foretide.commands.run import StopSwitch
     from foretide.commands.run_control import prepare
     from foretide.commands.run_view import ProgressView, comparison_view
-    from foretide.spark.policies import find_policy
+    from foretide.control.policies import find_policy
 
     policies = parse_names(names)
     if session.path is not None:
@@ -84,7 +84,7 @@ class _Comparison:
 
     def run(self, policy: str, trace: str, seconds: float | None, store: RunStore | None) -> SteeredRun:
         from foretide.commands.run import finish_record
-        from foretide.spark.steered_run import run_steered
+        from foretide.spark.steering.steered_run import run_steered
 
         with ExitStack() as stack:
             directory, topology = self.session.directory(stack), self.session.topology

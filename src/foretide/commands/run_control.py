@@ -11,9 +11,9 @@ from foretide.errors import ConfigError
 
 if TYPE_CHECKING:
     from foretide.control import ControlSettings
-    from foretide.spark.executors import ExecutorSettings
-    from foretide.spark.policies import Setting
-    from foretide.spark.steered_run import ControlOptions
+    from foretide.control.policies import Setting
+    from foretide.spark.steering.executors import ExecutorSettings
+    from foretide.spark.steering.steered_run import ControlOptions
     from foretide.store import RunStore
     from foretide.topology import Topology
 
@@ -66,8 +66,8 @@ class Prepared:
 
     def options(self, policy: str, store: RunStore | None, trace: str) -> tuple[ControlOptions, Mapping[str, int]]:
         """Return the options of a run under `policy`, and the replicas that it begins with."""
-        from foretide.spark.policies import find_policy
-        from foretide.spark.steered_run import ControlOptions
+        from foretide.control.policies import find_policy
+        from foretide.spark.steering.steered_run import ControlOptions
 
         found = find_policy(policy, self.setting)
         control = self.setting.control
@@ -134,8 +134,8 @@ def prepare(topology: Topology, asked: Asked, named: str | Path) -> Prepared:
     ConfigError
         When an option is wrong, or the execution time of an operator is needed and not known.
     """
-    from foretide.spark.policies import Setting, peak_replicas, trace_peaks, trace_speed
-    from foretide.spark.profile import stored_profile
+    from foretide.control.policies import Setting, peak_replicas, trace_peaks, trace_speed
+    from foretide.spark.driver.profile import stored_profile
 
     profile = stored_profile(named, topology)
     execution_s = {} if profile is None else dict(profile.execution_s)
@@ -154,7 +154,7 @@ def prepare(topology: Topology, asked: Asked, named: str | Path) -> Prepared:
 def _control(asked: Asked) -> ControlSettings:
     from foretide.config import validated
     from foretide.control import ControlSettings, load_settings
-    from foretide.spark.policies import with_guards
+    from foretide.control.policies import with_guards
 
     control = ControlSettings() if asked.config is None else load_settings(asked.config)
     values = control.model_dump(exclude_unset=True)
@@ -177,7 +177,7 @@ def _executors(text: str | None) -> ExecutorSettings | None:
     if text is None:
         return None
     from foretide.config import validated
-    from foretide.spark.executors import ExecutorSettings
+    from foretide.spark.steering.executors import ExecutorSettings
 
     least, colon, most = (part.strip() for part in text.partition(":"))
     if not (colon and least.isdecimal() and most.isdecimal()):

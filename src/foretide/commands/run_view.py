@@ -16,8 +16,8 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from foretide.spark.session_run import Outlook, Progress, RunReport
-from foretide.spark.steered_run import SteeredRun
+from foretide.spark.driver.run import Outlook, Progress, RunReport
+from foretide.spark.steering.steered_run import SteeredRun
 
 __all__ = ["ProgressView", "comparison_view", "report_view", "steered_view"]
 

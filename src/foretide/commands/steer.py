@@ -43,8 +43,8 @@ def steer(
     [bold]The run, meanwhile:[/] foretide run examples/wordcount.py --path run --store runs.db
     """
     from foretide.commands.run_control import Asked, default_policy, prepare
-    from foretide.spark.beside import BesideOptions, control_beside, steer_beside
-    from foretide.spark.policies import find_policy
+    from foretide.control.detached import BesideOptions, control_beside, steer_beside
+    from foretide.control.policies import find_policy
     from foretide.store import RunStore, default_store
 
     kept = RunStore(default_store() if store is None else store)

@@ -178,9 +178,9 @@ def run_bypass(
 def _observe(
     running: Any, spark: Any, options: BypassOptions, bypassing: bool, tell: Callable[[str], None]
 ) -> BypassRun:
-    from foretide.spark.audit import SinkAudit
-    from foretide.spark.health import watch_health
-    from foretide.spark.positions import PositionReader
+    from foretide.spark.driver.audit import SinkAudit
+    from foretide.spark.inputs.positions import PositionReader
+    from foretide.spark.workers.health import watch_health
 
     health = options.health.model_copy(update={"advisory": not bypassing})
     # All executors are on one machine: another one would be no better off before the cool-down is over.

@@ -78,8 +78,8 @@ def hog_schedule(seconds: float, seed: int) -> list[tuple[float, float]]:
 def record_run(options: RecordingOptions) -> list[FeatureSample]:
     """Run an application on Spark, disturb it on schedule, and return the features of its workers and machine."""
     from foretide.spark import EngineSettings, create_session, start
-    from foretide.spark.bypassing import SplitBypass
-    from foretide.spark.health import HealthWatch
+    from foretide.spark.workers.bypassing import SplitBypass
+    from foretide.spark.workers.health import HealthWatch
 
     spark = create_session(options.master, f"health-{options.app}", preload=("foretide.apps",))
     topology = find_app(options.app).build({"store": "none", **options.options})

@@ -108,7 +108,7 @@ def declare(trace: str) -> Topology:
 def run_split(options: SplitOptions | None = None, *, tell: Callable[[str], None] = lambda text: None) -> SplitRun:
     """Run the stream on Spark, and change its ratio phase by phase."""
     from foretide.spark import create_session, start
-    from foretide.spark.bypassing import SplitBypass
+    from foretide.spark.workers.bypassing import SplitBypass
 
     options = options or SplitOptions()
     spark = create_session(options.master, "split", preload=("foretide.apps.continuous_queries",))
@@ -140,7 +140,7 @@ def _await_batches(running: Any) -> None:
 
 
 def _batches(found: Sequence[object]) -> tuple[SplitBatch, ...]:
-    from foretide.spark.statistics import BatchStatistics
+    from foretide.spark.tasks.statistics import BatchStatistics
 
     batches = []
     for batch in found:

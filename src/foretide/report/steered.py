@@ -13,8 +13,8 @@ from foretide.latency import LatencyHistogram
 from foretide.records import Floats
 from foretide.report.record import Figure, RunRecord
 from foretide.report.simulated import decision_mark, expected_input
-from foretide.spark.monitor import Sample
-from foretide.spark.steered_run import SteeredRun
+from foretide.spark.steering.monitor import Sample
+from foretide.spark.steering.steered_run import SteeredRun
 
 __all__ = ["steered_record"]
 

@@ -17,11 +17,11 @@ if tuple(int(part) for part in pyspark.__version__.split(".")[:2]) < _NEEDED:
     )
 
 if TYPE_CHECKING:
-    from foretide.spark.kafka_frames import connector_package
-    from foretide.spark.running import RunningTopology, start
-    from foretide.spark.session import create_session, session_settings
+    from foretide.compile.stages import StageGraph, compile_stages
+    from foretide.spark.driver.running import RunningTopology, start
+    from foretide.spark.inputs.kafka_frames import connector_package
+    from foretide.spark.session.builder import create_session, session_settings
     from foretide.spark.settings import EngineSettings
-    from foretide.spark.stages import StageGraph, compile_stages
 
 __all__ = [
     "EngineSettings",
@@ -39,12 +39,12 @@ __getattr__ = lazy_names(
     __name__,
     {
         "EngineSettings": "foretide.spark.settings",
-        "RunningTopology": "foretide.spark.running",
-        "StageGraph": "foretide.spark.stages",
-        "compile_stages": "foretide.spark.stages",
-        "connector_package": "foretide.spark.kafka_frames",
-        "create_session": "foretide.spark.session",
-        "session_settings": "foretide.spark.session",
-        "start": "foretide.spark.running",
+        "RunningTopology": "foretide.spark.driver.running",
+        "StageGraph": "foretide.compile.stages",
+        "compile_stages": "foretide.compile.stages",
+        "connector_package": "foretide.spark.inputs.kafka_frames",
+        "create_session": "foretide.spark.session.builder",
+        "session_settings": "foretide.spark.session.builder",
+        "start": "foretide.spark.driver.running",
     },
 )

@@ -12,8 +12,8 @@ from pyspark.sql.types import StructType
 
 from foretide.errors import ConfigError
 from foretide.kafka import Cluster
-from foretide.spark.arrow import arrow_schema
-from foretide.spark.kafka_values import ValueFormat
+from foretide.kafka.values import ValueFormat
+from foretide.spark.columns import arrow_schema
 
 __all__ = ["METADATA", "KafkaSinkPlan", "KafkaSourcePlan"]
 

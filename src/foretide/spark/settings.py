@@ -8,7 +8,10 @@ from pydantic import Field
 
 from foretide.config import Settings
 
-__all__ = ["EngineSettings"]
+__all__ = ["PRELOAD_VARIABLE", "EngineSettings"]
+
+#: The environment variable that tells the worker daemon (`foretide.spark.pool.daemon`) what to import before it forks.
+PRELOAD_VARIABLE = "FORETIDE_PRELOAD"
 
 
 class EngineSettings(Settings):

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from foretide.apps import SINK, App
-from foretide.spark.operators import OperatorRunner, OperatorSpec
+from foretide.spark.tasks.operators import OperatorRunner, OperatorSpec
 from foretide.topology import Topology
 
 #: Stand-ins for operators that only Spark can run: from all batches that reached one to those that leave it.

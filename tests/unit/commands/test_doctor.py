@@ -66,7 +66,7 @@ def test_the_version_of_pyspark(monkeypatch: pytest.MonkeyPatch, version: str, s
 
 
 def test_spark_that_does_not_start_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    from foretide.spark import probe
+    from foretide.spark.session import probe
 
     def fails() -> Any:
         raise RuntimeError("Java gateway process exited\nand much more")

@@ -16,8 +16,8 @@ from foretide.commands.forecast_train_view import TrainingView, report_view, to_
 from foretide.errors import ConfigError
 from foretide.forecast import Lr
 from foretide.forecast.trainer import PairResult
-from foretide.spark.history import Problem
-from foretide.spark.training import TrainingReport
+from foretide.spark.training.history import Problem
+from foretide.spark.training.training import TrainingReport
 
 REPORT = TrainingReport(
     results=[

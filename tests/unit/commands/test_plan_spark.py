@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from foretide.cli import app
 from foretide.commands.plan_spark_view import render
-from foretide.spark.explain import Explanation, explain
+from foretide.compile.explain import Explanation, explain
 from foretide.topology import GroupingSpec, Topology, flow
 
 ROOT = Path(__file__).parents[3]

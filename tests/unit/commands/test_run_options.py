@@ -14,11 +14,11 @@ from foretide.cli import app
 from foretide.commands.run import StopSwitch
 from foretide.commands.run_view import ProgressView, report_view
 from foretide.errors import ConfigError
-from foretide.spark.overrides import TraceOverrides, parse_replicas, with_replicas, with_trace_options
-from foretide.spark.session_run import OperatorReport, Progress, RunReport
-from foretide.spark.shipping import modules_beside
+from foretide.spark.driver.run import OperatorReport, Progress, RunReport
+from foretide.spark.session.shipping import modules_beside
 from foretide.topology import Topology, flow, load_topology
 from foretide.traces import TraceError
+from foretide.traces.overrides import TraceOverrides, parse_replicas, with_replicas, with_trace_options
 
 ROOT = Path(__file__).parents[3]
 WORDCOUNT = ROOT / "examples" / "wordcount.py"

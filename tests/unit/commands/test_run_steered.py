@@ -19,10 +19,10 @@ from foretide.latency import LatencyHistogram
 from foretide.records import Measurement
 from foretide.report import to_html
 from foretide.report.steered import steered_record
-from foretide.spark.audit import Audit
-from foretide.spark.monitor import Sample
-from foretide.spark.session_run import Outlook, Progress, RunReport
-from foretide.spark.steered_run import SteeredRun
+from foretide.spark.driver.audit import Audit
+from foretide.spark.driver.run import Outlook, Progress, RunReport
+from foretide.spark.steering.monitor import Sample
+from foretide.spark.steering.steered_run import SteeredRun
 from foretide.topology import flow
 
 APP = "twitter-classification"

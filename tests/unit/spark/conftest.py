@@ -13,15 +13,15 @@ import pyarrow as pa
 import pytest
 from pyspark import cloudpickle
 
+from foretide.compile.stages import Stage, StageGraph, compile_stages
 from foretide.errors import ConfigError
 from foretide.latency import LatencyHistogram
-from foretide.spark.operators import OperatorSpec
-from foretide.spark.positions import InputState
-from foretide.spark.program import RESULT, BatchOrder, Program, StageTask, unpack
-from foretide.spark.routing import Router
+from foretide.spark.driver.routing import Router
+from foretide.spark.inputs.positions import InputState
 from foretide.spark.settings import EngineSettings
-from foretide.spark.stages import Stage, StageGraph, compile_stages
-from foretide.spark.statistics import BatchStatistics, OperatorStatistics
+from foretide.spark.tasks.operators import OperatorSpec
+from foretide.spark.tasks.program import RESULT, BatchOrder, Program, StageTask, unpack
+from foretide.spark.tasks.statistics import BatchStatistics, OperatorStatistics
 from foretide.store import RuntimeConfig
 from foretide.topology import Topology
 

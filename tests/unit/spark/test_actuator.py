@@ -13,8 +13,8 @@ import pytest
 from foretide.control.runtime import RuntimeActuator
 from foretide.errors import ActuatorError, ConfigError
 from foretide.records import Layout, Plan
-from foretide.spark.actuator import SparkActuator
-from foretide.spark.executors import (
+from foretide.spark.steering.actuator import SparkActuator
+from foretide.spark.steering.executors import (
     ExecutorManager,
     ExecutorSettings,
     ExecutorsUnavailable,

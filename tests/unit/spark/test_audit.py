@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from foretide.spark.audit import Audit, SinkAudit
-from foretide.spark.sinks import MemorySink, open_sink
+from foretide.spark.driver.audit import Audit, SinkAudit
+from foretide.spark.sinks.contract import MemorySink, open_sink
 from foretide.topology import Topology, flow
 
 

@@ -13,8 +13,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from foretide.clock import ManualClock
 from foretide.errors import ConfigError
-from foretide.spark.inputs import InputSpec, LogInput, Position, StageInput, TraceInput, open_input
-from foretide.spark.stage_source import StageDataSource, StageFeed, StageStreamReader
+from foretide.spark.inputs.contract import InputSpec, LogInput, Position, StageInput, TraceInput, open_input
+from foretide.spark.inputs.stage_source import StageDataSource, StageFeed, StageStreamReader
 from foretide.store import RuntimeStore
 from foretide.transport import ArrowLog, ArrowLogSettings
 

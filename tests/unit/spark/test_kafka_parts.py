@@ -12,15 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from foretide.compile.explain import explain
 from foretide.errors import ConfigError
 from foretide.kafka import DataLossError, Offsets
+from foretide.kafka.values import decode, encode_json
 from foretide.spark.errors import OperatorError
-from foretide.spark.explain import explain
-from foretide.spark.inputs import InputSpec
-from foretide.spark.kafka_input import KafkaInput, share
+from foretide.spark.inputs.contract import InputSpec
+from foretide.spark.inputs.kafka import KafkaInput, share
 from foretide.spark.kafka_options import KafkaSinkPlan, KafkaSourcePlan
-from foretide.spark.kafka_sink import MessageEncoder
-from foretide.spark.kafka_values import decode, encode_json
+from foretide.spark.sinks.kafka import MessageEncoder
 from foretide.topology import flow
 
 GOOD = {"servers": "localhost:9092", "topic": "orders", "schema": "id long"}

@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, ReadMinRows
 
 from foretide.errors import ConfigError
-from foretide.spark.limits import RuntimeLimits, WatchedLimits, admit
+from foretide.spark.inputs.limits import RuntimeLimits, WatchedLimits, admit
 
 
 def test_no_file_means_no_limits(tmp_path: Path) -> None:

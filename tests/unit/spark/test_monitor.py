@@ -11,9 +11,9 @@ import pytest
 from foretide.clock import ManualClock
 from foretide.errors import MetricsError
 from foretide.events import EventLog
-from foretide.spark.monitor import Sample, SparkMonitor
-from foretide.spark.positions import InputState
-from foretide.spark.sampling import Sampler
+from foretide.spark.inputs.positions import InputState
+from foretide.spark.steering.monitor import Sample, SparkMonitor
+from foretide.spark.steering.sampling import Sampler
 from foretide.topology import Topology, flow
 
 

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pytest
 
 from foretide.spark.errors import OperatorError
-from foretide.spark.operators import OperatorRunner, OperatorSpec, Outputs
+from foretide.spark.tasks.operators import OperatorRunner, OperatorSpec, Outputs
 from foretide.topology import Operator
 from foretide.traces.replay import EVENT_TIME
 from foretide.transport.dead_letters import DEAD_LETTERS, dead_letter_batch

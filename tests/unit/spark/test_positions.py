@@ -10,10 +10,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from foretide.spark.inputs import InputSpec, TraceInput
-from foretide.spark.positions import InputState, PositionReader
-from foretide.spark.stages import compile_stages
-from foretide.spark.workspace import Workspace
+from foretide.compile.stages import compile_stages
+from foretide.spark.inputs.contract import InputSpec, TraceInput
+from foretide.spark.inputs.positions import InputState, PositionReader
+from foretide.store.workspace import Workspace
 from foretide.topology import Topology, flow
 from foretide.transport import ArrowLog
 

@@ -15,10 +15,10 @@ import pytest
 from postgres_server import PASSWORD, PostgresServer
 
 from foretide.errors import ConfigError
+from foretide.postgres.rows import column_type, copy_text
 from foretide.spark.errors import SinkError
-from foretide.spark.postgres_rows import column_type, copy_text
-from foretide.spark.postgres_sink import PostgresSink
-from foretide.spark.sinks import ClosableSink, open_sink
+from foretide.spark.sinks.contract import ClosableSink, open_sink
+from foretide.spark.sinks.postgres import PostgresSink
 from foretide.topology import Connector, Sink
 
 Open = Callable[..., PostgresSink]

@@ -16,7 +16,7 @@ import pytest
 from foretide.errors import ConfigError
 from foretide.grouping import Dynamic, PartialKey
 from foretide.spark.errors import OperatorError
-from foretide.spark.program import BatchOrder, StageTask
+from foretide.spark.tasks.program import BatchOrder, StageTask
 from foretide.store import RuntimeConfig
 from foretide.topology import GroupingSpec, Topology, flow
 from foretide.traces import RateTrace, Replay, payload

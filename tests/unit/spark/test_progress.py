@@ -12,9 +12,9 @@ import pytest
 from foretide.clock import ManualClock
 from foretide.control import ControlSettings
 from foretide.errors import ActuatorError, ConfigError
-from foretide.spark.attach import Attachment, AttachSettings, QueryMetrics, _stand_in, attach
-from foretide.spark.executors import ExecutorSettings, ExecutorsUnavailable
-from foretide.spark.progress import FixedCost, ProgressLog
+from foretide.spark.driver.query_progress import FixedCost, ProgressLog
+from foretide.spark.steering.attach import Attachment, AttachSettings, QueryMetrics, _stand_in, attach
+from foretide.spark.steering.executors import ExecutorSettings, ExecutorsUnavailable
 
 
 def report(rows: int, seconds: float, end: int = 0, latest: int = 0, outside_s: float = 0.1) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from foretide.errors import ConfigError
-from foretide.spark.sinks import FunctionSink, MemorySink, NullSink, ParquetSink, SqliteSink, open_sink
+from foretide.spark.sinks.contract import FunctionSink, MemorySink, NullSink, ParquetSink, SqliteSink, open_sink
 from foretide.topology import Connector, Sink
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from foretide.clock import ManualClock
 from foretide.control import ControlSettings
-from foretide.spark.control import Controller, Steering
+from foretide.spark.steering.controller import Controller, Steering
 from foretide.store import RunSpec, RunStore
 from foretide.store.sqlite import SqliteDatabase
 from foretide.topology import Topology, flow

@@ -10,11 +10,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from foretide.spark.engine import StageRunner
+from foretide.compile.stages import compile_stages
+from foretide.spark.driver.stage_runner import StageRunner
 from foretide.spark.errors import OperatorError
 from foretide.spark.settings import EngineSettings
-from foretide.spark.stages import compile_stages
-from foretide.spark.workspace import Workspace
+from foretide.store.workspace import Workspace
 from foretide.topology import flow
 from foretide.transport import LogFullError
 from foretide.transport.dead_letters import DEAD_LETTERS, DeadLetter, dead_letter_batch

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from foretide.latency import LatencyHistogram
-from foretide.spark.statistics import BatchStatistics, EventTimes, OperatorStatistics
+from foretide.spark.tasks.statistics import BatchStatistics, EventTimes, OperatorStatistics
 
 BIN = 1.05  # bins are 5 % wide
 

@@ -8,8 +8,8 @@ from foretide.control import Decision, Failure
 from foretide.errors import NotReadyError, PlanError
 from foretide.latency import LatencyHistogram
 from foretide.records import Action, ActionStatus, Layout, Measurement, Plan
-from foretide.spark.monitor import Sample
-from foretide.spark.steered_run import _last_change, _while_it_ran
+from foretide.spark.steering.monitor import Sample
+from foretide.spark.steering.steered_run import _last_change, _while_it_ran
 
 LAYOUT = Layout(("in",), ("a", "b"), (("in", "out", "a"), ("a", "out", "b")))
 

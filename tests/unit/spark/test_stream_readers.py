@@ -13,8 +13,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from foretide.clock import ManualClock
 from foretide.errors import ConfigError
-from foretide.spark.edge_source import EdgeDataSource, EdgeReading, EdgeStreamReader, Written
-from foretide.spark.trace_source import TraceDataSource, TraceStreamReader
+from foretide.spark.inputs.edge_source import EdgeDataSource, EdgeReading, EdgeStreamReader, Written
+from foretide.spark.inputs.trace_source import TraceDataSource, TraceStreamReader
 from foretide.traces.plan import TracePlan
 from foretide.transport import ArrowLog, ArrowLogSettings, LogFullError, OffsetError
 

@@ -12,16 +12,16 @@ import pytest
 
 from foretide.clock import ManualClock
 from foretide.errors import ActuatorError, ConfigError
+from foretide.health import task_features as host_features
 from foretide.health.bypass import BypassSettings
 from foretide.health.features import MACHINE_NAMES, WORKER_NAMES
 from foretide.health.manager import HealthSettings, WorkerSignals
-from foretide.spark import host_features
-from foretide.spark.bypassing import ExecutorBypass, SplitBypass
-from foretide.spark.health import HealthWatch, signals_of
-from foretide.spark.host_features import FeatureOrder, TaskTimes, collect
-from foretide.spark.running_tasks import TaskState, stragglers
-from foretide.spark.statistics import BatchStatistics
-from foretide.spark.workers import FeatureLog, worker_statistics
+from foretide.health.task_features import FeatureOrder, TaskTimes, collect
+from foretide.spark.tasks.statistics import BatchStatistics
+from foretide.spark.tasks.workers import FeatureLog, worker_statistics
+from foretide.spark.workers.bypassing import ExecutorBypass, SplitBypass
+from foretide.spark.workers.health import HealthWatch, signals_of
+from foretide.spark.workers.running_tasks import TaskState, stragglers
 from foretide.store import FeatureSample
 
 

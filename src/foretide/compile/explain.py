@@ -1,0 +1,256 @@
+"""What a topology becomes on Spark, in words and numbers, before anything runs."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from foretide.compile.stages import EdgePlan, Stage, StageGraph, compile_stages
+from foretide.topology import Edge, Topology
+
+__all__ = ["EdgeView", "Explanation", "RoundView", "StageView", "explain"]
+
+_REASONS = {
+    "shuffle": "the edge asks for an exchange",
+    "fields": "rows with equal {fields} must meet in one task",
+    "all": "every task gets every row",
+    "global": "all rows must meet in one task",
+    "direct": "{fields} says which task a row goes to",
+    "partial-key": "rows with equal {fields} go to the less loaded of two tasks",
+    "load-aware": "a row goes to the task with the least work",
+    "dynamic": "the shares of tasks are set while it runs",
+    "osg": "rows go where the cost of their {fields} weighs least",
+}
+_STAYS = "it only spreads load: rows stay put"
+_OFFSETS = "tasks read ranges of offsets, so they may outnumber the topic's partitions"
+_SINKS = {
+    "none": "tasks count the rows and drop them",
+    "parquet": "tasks write files, the driver puts them in place",
+    "kafka": "tasks make messages, the driver sends them, in one transaction",
+    "postgres": "the driver copies the rows to the server, in one transaction",
+    "sqlite": "the driver writes the rows, in one transaction",
+    "memory": "the driver keeps the rows",
+    "function": "the driver hands the rows to your function",
+}
+
+
+@dataclass(frozen=True)
+class EdgeView:
+    """An edge, how rows cross it, and why so.
+
+    Parameters
+    ----------
+    edge, grouping : str
+        The edge and its grouping as the user wrote them.
+    start, end : str
+        The elements at its ends.
+    link : str
+        ``chained``, ``exchanged``, ``queued`` or ``sink``, see `foretide.compile.stages.Link`.
+    exchanged : bool
+        Whether rows change tasks here; on a queued edge, when they are read.
+    why : str
+        The reason.
+    """
+
+    edge: str
+    start: str
+    end: str
+    grouping: str
+    link: str
+    exchanged: bool
+    why: str
+
+
+@dataclass(frozen=True)
+class RoundView:
+    """What the tasks of one round do: groups of elements, each group a chain or several that part and meet."""
+
+    number: int
+    runs: tuple[tuple[str, ...], ...]
+    exchanges_after: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class StageView:
+    """One streaming query.
+
+    Parameters
+    ----------
+    id : str
+        The stage.
+    sources, sinks : tuple of str
+        Elements at its ends.
+    replicas : mapping of str to int
+        Replicas by operator.
+    chains : tuple of tuples of str
+        Operators that share tasks.
+    rounds : tuple of RoundView
+        What runs between exchanges.
+    edges : tuple of EdgeView
+        The edges inside it and those that leave it.
+    reads, writes : tuple of str
+        Queued edges at its ends.
+    slots, tasks_per_batch : int
+        Tasks side by side, and tasks of the one job of a batch over all rounds.
+    """
+
+    id: str
+    sources: tuple[str, ...]
+    sinks: tuple[str, ...]
+    replicas: Mapping[str, int]
+    chains: tuple[tuple[str, ...], ...]
+    rounds: tuple[RoundView, ...]
+    edges: tuple[EdgeView, ...]
+    reads: tuple[str, ...]
+    writes: tuple[str, ...]
+    slots: int
+    tasks_per_batch: int
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """All stages of a topology, and the operators whose function is missing."""
+
+    topology: str
+    stages: tuple[StageView, ...]
+    queued: tuple[EdgeView, ...]
+    missing: tuple[str, ...]
+
+    @property
+    def slots(self) -> int:
+        """Tasks of all stages side by side: the cores that let no stage wait for another."""
+        return sum(stage.slots for stage in self.stages)
+
+    @property
+    def exchanges(self) -> int:
+        """Edges at which rows change tasks."""
+        inside = sum(edge.exchanged for stage in self.stages for edge in stage.edges if edge.link != "queued")
+        return inside + sum(edge.exchanged for edge in self.queued)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain data, for JSON."""
+        return {"slots": self.slots, "exchanges": self.exchanges, **asdict(self)}
+
+
+def explain(topology: Topology, *, tasks_per_slot: int = 1) -> Explanation:
+    """Return what `topology` becomes on Spark with its initial replicas.
+
+    >>> from foretide.topology import flow
+    >>> job = flow("words")
+    >>> _ = job.source("lines").operator("split").operator("count", grouping="fields:word", replicas=(1, 8, 3))
+    >>> [stage] = explain(job.build()).stages
+    >>> stage.slots, stage.tasks_per_batch
+    (4, 8)
+    >>> [(edge.edge, edge.link, edge.why) for edge in stage.edges][1]
+    ('split -> count', 'exchanged', 'rows with equal word must meet in one task')
+
+    Raises
+    ------
+    TopologyError
+        When the topology cannot be cut into stages.
+    """
+    graph = compile_stages(topology)
+    changing = {plan.number for stage in graph.stages for plan in stage.exchanges}
+    edges = {plan.number: _edge_view(plan, plan.number in changing, topology) for plan in _plans(graph)}
+    stages = tuple(_stage_view(stage, edges, tasks_per_slot) for stage in graph.stages)
+    queued = tuple(edges[plan.number] for plan in graph.queued)
+    missing = tuple(operator.id for operator in topology.operators if operator.function is None)
+    return Explanation(topology.name, stages, queued, missing)
+
+
+def _plans(graph: StageGraph) -> Iterable[EdgePlan]:
+    return (plan for stage in graph.stages for plan in stage.edges)
+
+
+def _stage_view(stage: Stage, edges: Mapping[int, EdgeView], tasks_per_slot: int) -> StageView:
+    replicas = {operator.id: operator.replicas.initial for operator in stage.operators}
+    slots = stage.slots(replicas)
+    return StageView(
+        stage.id,
+        tuple(source.id for source in stage.sources),
+        tuple(sink.id for sink in stage.sinks),
+        replicas,
+        stage.chains,
+        _rounds(stage),
+        tuple(edges[plan.number] for plan in stage.edges),
+        reads=tuple(str(plan.edge) for plan in stage.inputs),
+        writes=tuple(str(plan.edge) for plan in stage.edges if plan.link == "queued"),
+        slots=slots,
+        tasks_per_batch=slots * tasks_per_slot * (1 + stage.rounds),
+    )
+
+
+def _edge_view(plan: EdgePlan, exchanged: bool, topology: Topology) -> EdgeView:
+    edge = plan.edge
+    why = _why(plan, exchanged, topology)
+    return EdgeView(str(edge), edge.start, edge.end, str(edge.grouping), plan.link, exchanged, why)
+
+
+def _why(plan: EdgePlan, exchanged: bool, topology: Topology) -> str:
+    sinks = {sink.id: sink.connector.kind for sink in topology.sinks}
+    end = plan.edge.end
+    if plan.link == "sink":
+        return _SINKS.get(sinks[end], f"a sink of kind {sinks[end]!r}")
+    if end not in sinks and topology.operator(end).mode == "dataframe":
+        return f"{end} works on DataFrames: Spark reads the rows for it" + (
+            ", from a log" if plan.link == "queued" else ""
+        )
+    if plan.link == "queued":
+        read = f"exchanged when read: {_reason(plan.edge)}" if exchanged else "dealt out evenly when read"
+        return f"a durable log between two stages, {read}"
+    why = _reason(plan.edge) if exchanged else _STAYS
+    topics = {source.id for source in topology.sources if source.connector.kind == "kafka"}
+    return f"{_OFFSETS}; {why}" if plan.edge.start in topics else why
+
+
+def _reason(edge: Edge) -> str:
+    reason = _REASONS.get(edge.grouping.name, "its grouping looks at rows")
+    return reason.format(fields=" and ".join(edge.grouping.fields) or "key")
+
+
+def _rounds(stage: Stage) -> tuple[RoundView, ...]:
+    """Return which elements run in which round; one that is reached over several ways runs in several."""
+    active = _active(stage)
+    changing = {plan.number for plan in stage.exchanges}
+    views = []
+    for number in range(stage.rounds + 1):
+        here = [id for id in stage.elements if number in active[id]]
+        leaving = tuple(
+            str(plan.edge)
+            for plan in (*stage.inputs, *stage.edges)
+            if plan.number in changing and _leaves(plan, stage, active, number)
+        )
+        views.append(RoundView(number + 1, _joined(here, stage.edges), leaving))
+    return tuple(views)
+
+
+def _active(stage: Stage) -> Mapping[str, set[int]]:
+    active: dict[str, set[int]] = defaultdict(set)
+    exchanges = {plan.number for plan in stage.exchanges}
+    for source in stage.sources:
+        active[source.id].add(0)
+    for plan in stage.inputs:
+        active[plan.edge.end].add(int(plan.number in exchanges))
+    for id in (*(source.id for source in stage.sources), *(operator.id for operator in stage.operators)):
+        for plan in stage.edges:
+            if plan.edge.start == id and plan.link != "queued":
+                active[plan.edge.end] |= {number + (plan.number in exchanges) for number in active[id]}
+    return active
+
+
+def _leaves(plan: EdgePlan, stage: Stage, active: Mapping[str, set[int]], number: int) -> bool:
+    return number == 0 if plan in stage.inputs else number in active[plan.edge.start]
+
+
+def _joined(elements: Iterable[str], edges: Iterable[EdgePlan]) -> tuple[tuple[str, ...], ...]:
+    """Group elements that rows pass between without leaving the task."""
+    group = {element: {element: None} for element in elements}
+    for plan in edges:
+        start, end = group.get(plan.edge.start), group.get(plan.edge.end)
+        if plan.link in ("chained", "sink") and start is not None and end is not None and start is not end:
+            start.update(end)
+            group.update(dict.fromkeys(end, start))
+    unique = {id(members): tuple(element for element in group if element in members) for members in group.values()}
+    return tuple(unique.values())

@@ -1,0 +1,225 @@
+"""Benchmarking operators before deployment (SPEC P7): the execution time of one event, operator by operator.
+
+Operators are called in this process as tasks call them, with events that the topology's own sources would give, and
+what each passes on goes to the next. No Spark is started: the times are those of a replica with a core to itself.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from foretide.errors import ConfigError
+from foretide.spark.driver.stage_runner import output_schemas
+from foretide.spark.inputs.contract import InputSpec, TraceInput
+from foretide.spark.tasks.operators import OperatorRunner, OperatorSpec
+from foretide.store import default_store_path
+from foretide.topology import Operator, Topology
+
+__all__ = ["OperatorProfile", "Profile", "profile_path", "profile_topology", "stored_profile"]
+
+_SUFFIX = ".profile.json"
+
+
+@dataclass(frozen=True)
+class OperatorProfile:
+    """What a benchmark found out about an operator.
+
+    Parameters
+    ----------
+    execution_s : float
+        Seconds that one event takes: the median over pieces, so that a slow start does not count.
+    selectivity : mapping of str to float
+        Events that each output gets per event taken.
+    events : int
+        Events that it was tried with.
+    """
+
+    execution_s: float
+    selectivity: Mapping[str, float]
+    events: int
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What a benchmark found out about a topology.
+
+    Parameters
+    ----------
+    topology : str
+        Its name.
+    measured_at_s : float
+        When, in seconds since the epoch.
+    operators : mapping of str to OperatorProfile
+        By operator; one that works on DataFrames is left out, since Spark runs it.
+    """
+
+    topology: str
+    measured_at_s: float
+    operators: Mapping[str, OperatorProfile]
+
+    @property
+    def execution_s(self) -> dict[str, float]:
+        """Execution times by operator."""
+        return {id: found.execution_s for id, found in self.operators.items()}
+
+    def to_json(self) -> str:
+        """Return it as a document."""
+        return json.dumps(asdict(self), indent=2, ensure_ascii=False) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str, where: str) -> Profile:
+        """Return what `to_json` wrote.
+
+        Raises
+        ------
+        ConfigError
+            When it is something else.
+        """
+        try:
+            body = json.loads(text)
+            operators = {id: OperatorProfile(**found) for id, found in body["operators"].items()}
+            return cls(str(body["topology"]), float(body["measured_at_s"]), operators)
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise ConfigError(
+                where, expected="a profile in JSON", got=str(error), remedy="make it anew with `foretide profile`"
+            ) from error
+
+
+def profile_topology(topology: Topology, events: int = 2_000, pieces: int = 20, seconds: float = 5.0) -> Profile:
+    """Benchmark every operator of a topology.
+
+    Parameters
+    ----------
+    topology : Topology
+        What to benchmark; its sources must be traces, whose events can be made without waiting for them.
+    events : int
+        Events of each source to try.
+    pieces : int
+        Calls that they are divided into.
+    seconds : float
+        The time that an operator may take at most; slow ones see fewer events.
+
+    Raises
+    ------
+    ConfigError
+        When a source is no trace.
+    OperatorError
+        When an operator breaks its contract.
+    """
+    waiting: dict[str, list[pa.RecordBatch]] = defaultdict(list)
+    for source in topology.sources:
+        if source.connector.kind != "trace":
+            raise ConfigError(
+                f"source {source.id!r}",
+                expected="a source of kind 'trace' to take events from",
+                got=f"kind {source.connector.kind!r}",
+                remedy="declare execution_s= of the operators instead",
+            )
+        spec = InputSpec(source.id, "trace", source.connector.options)
+        for end in _ends(topology, source.id):
+            waiting[end].extend(TraceInput(spec).sample(events, max(1, events // pieces)))
+    found: dict[str, OperatorProfile] = {}
+    for operator in topology.operators:
+        if operator.mode == "dataframe" or not waiting[operator.id]:
+            continue
+        trial = _Trial(operator)
+        trial.run(waiting[operator.id], seconds)
+        found[operator.id] = trial.profile()
+        for output, batches in trial.outputs.items():
+            for end in _ends(topology, operator.id, output):
+                waiting[end].extend(batches)
+    return Profile(topology.name, time.time(), found)
+
+
+class _Trial:
+    """One operator under test."""
+
+    def __init__(self, operator: Operator) -> None:
+        self._operator = operator
+        self._runner = OperatorRunner(OperatorSpec(operator, output_schemas(operator), retries=0))
+        self._per_event_s: list[float] = []
+        self._events = 0
+        self.outputs: dict[str, list[pa.RecordBatch]] = defaultdict(list)
+
+    def run(self, batches: Iterable[pa.RecordBatch], seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        for batch in _warmed_up(list(batches)):
+            if time.monotonic() > deadline and len(self._per_event_s) > 1:
+                break
+            before = self._runner.busy_s
+            outputs = self._runner.run(batch)
+            if batch.num_rows:
+                self._per_event_s.append((self._runner.busy_s - before) / batch.num_rows)
+                self._events += batch.num_rows
+            for output, parts in outputs.items():
+                self.outputs[output].extend(parts)
+
+    def profile(self) -> OperatorProfile:
+        # The first call loads tables and compiles: it says nothing about the ones to come.
+        times = self._per_event_s[1:] or self._per_event_s or [0.0]
+        given = {
+            output: sum(part.num_rows for part in self.outputs.get(output, ())) for output in self._operator.outputs
+        }
+        events = max(1, self._events)
+        return OperatorProfile(
+            statistics.median(times), {output: rows / events for output, rows in given.items()}, self._events
+        )
+
+
+def _warmed_up(batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the batches, a short one in front of them."""
+    if batches and batches[0].num_rows > 1:
+        yield batches[0].slice(0, 1)
+        yield batches[0].slice(1)
+        yield from batches[1:]
+    else:
+        yield from batches
+
+
+def _ends(topology: Topology, start: str, output: str | None = None) -> list[str]:
+    operators = topology.layout.operator_index
+    return [
+        edge.end
+        for edge in topology.edges
+        if edge.start == start and (output is None or edge.output == output) and edge.end in operators
+    ]
+
+
+def profile_path(named: str | Path) -> Path:
+    """Return where the profile of a topology is kept: beside its file; of an application, with the recorded runs.
+
+    >>> profile_path("examples/wordcount.py").name
+    'wordcount.profile.json'
+    """
+    file = Path(named)
+    if file.suffix or file.exists():
+        return file.with_name(file.stem + _SUFFIX)
+    return default_store_path().parent / "profiles" / f"{named}{_SUFFIX}"
+
+
+def stored_profile(named: str | Path, topology: Topology) -> Profile | None:
+    """Return the profile that was stored for a topology; None without one, or when it is another topology's.
+
+    Raises
+    ------
+    ConfigError
+        When there is a file that is no profile.
+    """
+    path = profile_path(named)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError:
+        return None
+    found = Profile.from_json(text, str(path))
+    known: Any = topology.layout.operator_index
+    fits = found.topology == topology.name and all(operator in known for operator in found.operators)
+    return found if fits else None

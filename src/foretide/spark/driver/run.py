@@ -1,0 +1,357 @@
+"""Running a topology from start to a graceful stop, with progress on the way and a report at the end."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal, Protocol, TypeAlias
+
+from pyspark.sql import SparkSession
+
+from foretide.latency import LatencyHistogram
+from foretide.spark.driver.running import RunningTopology
+from foretide.spark.inputs.positions import InputState, PositionReader
+from foretide.spark.settings import EngineSettings
+from foretide.spark.tasks.statistics import OperatorStatistics
+from foretide.store.workspace import Workspace
+from foretide.topology import Topology
+
+__all__ = ["Beside", "Observer", "OperatorReport", "Outlook", "Progress", "RunOptions", "RunReport", "run_topology"]
+
+#: Why a run ended.
+Ending: TypeAlias = Literal["all input is through", "time is up", "interrupted"]
+
+# The rate and the latencies on show are those of the last seconds, as many as these.
+_WINDOW_S = 10.0
+_QUANTILES = (0.5, 0.95, 0.99)
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How to run.
+
+    Parameters
+    ----------
+    seconds : float, optional
+        How long; without it, until all input of finite sources is through.
+    replicas : mapping of str to int
+        Replicas to begin with, where they differ from the topology's, or from those that an earlier run left.
+    settings : EngineSettings
+        Those of the engine.
+    poll_s : float
+        The time between two looks at the run.
+    """
+
+    seconds: float | None = None
+    replicas: Mapping[str, int] = field(default_factory=dict)
+    settings: EngineSettings = field(default_factory=EngineSettings)
+    poll_s: float = 0.5
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How a run stands.
+
+    Parameters
+    ----------
+    elapsed_s : float
+        Since the queries were started.
+    arrived, backlog : int
+        Events that came to the sources, and rows that wait before any stage.
+    input_rate : float
+        Events per second that came in the last seconds.
+    batches : int
+        Batches done, of all stages.
+    replicas : mapping of str to int
+        By operator.
+    p50_s, p95_s : float
+        End-to-end latency over the last seconds; NaN while nothing arrived.
+    outlook : Outlook, optional
+        What control expects and has decided, where the run is steered.
+    """
+
+    elapsed_s: float
+    arrived: int
+    backlog: int
+    input_rate: float
+    batches: int
+    replicas: Mapping[str, int]
+    p50_s: float
+    p95_s: float
+    outlook: Outlook | None = None
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """What control expects, and what it has decided.
+
+    Parameters
+    ----------
+    policy : str
+        Who decides.
+    expected_rate : float
+        Events per second forecast for the next interval; NaN where there is no forecast.
+    decision : str
+        The last change, in words; empty before the first.
+    executors : str
+        Executors planned, requested and observed, in words; empty where they are not scaled.
+    """
+
+    policy: str
+    expected_rate: float
+    decision: str
+    executors: str = ""
+
+
+class Beside(Protocol):
+    """What goes on beside a run, such as its control."""
+
+    def begin(self, running: RunningTopology) -> None:
+        """Start, now that the queries run."""
+        ...
+
+    def outlook(self) -> Outlook | None:
+        """Tell what is expected and decided."""
+        ...
+
+    def end(self, running: RunningTopology) -> None:
+        """Stop, before the queries do; called in any case."""
+        ...
+
+
+class Observer(Protocol):
+    """Who watches a run."""
+
+    def show(self, progress: Progress) -> None:
+        """Take note of how the run stands."""
+        ...
+
+    def draining(self) -> None:
+        """Take note that sources admit nothing more."""
+        ...
+
+    def stopping(self) -> bool:
+        """Tell whether the run is to stop."""
+        ...
+
+
+@dataclass(frozen=True)
+class OperatorReport:
+    """What an operator did.
+
+    Parameters
+    ----------
+    replicas, rows_in, rows_out, failed : int
+        Replicas at the end; rows taken, given, and given up on.
+    rows_per_s : float
+        Rows taken per second of the run.
+    busy_s, execution_ms : float
+        Time in the user's code, in all, and per row taken.
+    utilisation : float
+        Busy time per second and replica. Operators of one stage share their slots, so one with too few replicas for
+        its share of the work can be above 1.
+    """
+
+    replicas: int
+    rows_in: int
+    rows_out: int
+    rows_per_s: float
+    busy_s: float
+    execution_ms: float
+    utilisation: float
+    failed: int
+
+
+@dataclass(frozen=True)
+class RunReport:
+    """What a run did.
+
+    Parameters
+    ----------
+    topology, master : str
+        What ran where.
+    ending : str
+        Why it ended.
+    drained : bool
+        Whether all that was admitted came through.
+    measured_s : float
+        From the start of the first batch to the end of the last.
+    batches, arrived, waiting, dead_letters : int
+        Batches done; events that came; events that were not admitted any more; events that operators gave up on.
+    operators : mapping of str to OperatorReport
+        By operator.
+    latency : mapping of str to float
+        ``count``, and in seconds ``mean``, ``p50``, ``p95`` and ``p99``, of all that reached an end.
+    """
+
+    topology: str
+    master: str
+    ending: Ending
+    drained: bool
+    measured_s: float
+    batches: int
+    arrived: int
+    waiting: int
+    dead_letters: int
+    operators: Mapping[str, OperatorReport]
+    latency: Mapping[str, float]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain data for JSON, which has no NaN."""
+        plain: dict[str, Any] = asdict(self)
+        plain["latency"] = {name: None if math.isnan(value) else value for name, value in self.latency.items()}
+        return plain
+
+
+def run_topology(
+    topology: Topology,
+    spark: SparkSession,
+    path: str | Path,
+    options: RunOptions,
+    observer: Observer,
+    beside: Beside | None = None,
+) -> RunReport:
+    """Run a topology until its input is through, its time is up or its observer wants it to stop; then drain it.
+
+    Parameters
+    ----------
+    topology, spark, path
+        What to run, where, and in which directory.
+    options : RunOptions
+        How.
+    observer : Observer
+        Who watches.
+    beside : Beside, optional
+        What goes on beside it, from the start of the queries until they are drained.
+
+    Raises
+    ------
+    OperatorError
+        When an operator broke its contract.
+    CheckpointError
+        When another topology ran in `path`.
+    """
+    running = RunningTopology(topology, spark, path, options.settings)
+    if options.replicas:
+        running.change_replicas(options.replicas)
+    watch = _Watch(running, Workspace(Path(path).absolute()))
+    try:
+        running.start()
+        watch.begin()
+        if beside is not None:
+            beside.begin(running)
+        ending = _follow(running, watch, options, observer, beside)
+        observer.draining()
+        drained = running.drain()
+    finally:
+        if beside is not None:
+            beside.end(running)
+        running.stop(drain=False)
+    return watch.report(str(spark.sparkContext.master), ending, drained)
+
+
+def _follow(
+    running: RunningTopology, watch: _Watch, options: RunOptions, observer: Observer, beside: Beside | None
+) -> Ending:
+    deadline_s = math.inf if options.seconds is None else time.monotonic() + options.seconds
+    while True:
+        running.check()
+        inputs = watch.inputs()
+        progress = watch.progress(inputs)
+        observer.show(progress if beside is None else replace(progress, outlook=beside.outlook()))
+        if observer.stopping():
+            return "interrupted"
+        if _through(inputs):
+            return "all input is through"
+        left_s = deadline_s - time.monotonic()
+        if left_s <= 0:
+            return "time is up"
+        time.sleep(min(options.poll_s, left_s))
+
+
+def _through(inputs: Mapping[str, InputState]) -> bool:
+    """Tell whether nothing will ever come again, and nothing waits."""
+    return all(state.exhausted if state.is_source else not state.backlog for state in inputs.values())
+
+
+class _Watch:
+    """Looks at a running topology from outside."""
+
+    def __init__(self, running: RunningTopology, workspace: Workspace) -> None:
+        self._running = running
+        self._positions = PositionReader(running.graph, workspace)
+        self._started_s = math.nan
+        self._arrivals: deque[tuple[float, int]] = deque()
+
+    def begin(self) -> None:
+        self._started_s = time.monotonic()
+
+    def inputs(self) -> Mapping[str, InputState]:
+        return self._positions.read()
+
+    def progress(self, inputs: Mapping[str, InputState]) -> Progress:
+        now_s = time.monotonic()
+        arrived = sum(state.arrived for state in inputs.values() if state.is_source)
+        batches = self._running.batches()
+        recent = LatencyHistogram()
+        for batch in batches:
+            if batch.started_at_s + batch.duration_s > time.time() - _WINDOW_S:
+                recent.merge(batch.latency)
+        return Progress(
+            now_s - self._started_s,
+            arrived,
+            sum(state.backlog for state in inputs.values()),
+            self._rate(now_s, arrived),
+            self._running.totals().batches,
+            self._running.replicas(),
+            recent.quantile_s(0.5),
+            recent.quantile_s(0.95),
+        )
+
+    def report(self, master: str, ending: Ending, drained: bool) -> RunReport:
+        whole = self._running.totals()
+        measured_s = max(0.0, whole.ended_at_s - whole.started_at_s)
+        inputs = [state for state in self.inputs().values() if state.is_source]
+        totals, replicas = self._running.by_operator(), self._running.replicas()
+        return RunReport(
+            self._running.topology.name,
+            master,
+            ending,
+            drained,
+            measured_s,
+            whole.batches,
+            arrived=sum(state.arrived for state in inputs),
+            waiting=sum(state.backlog for state in inputs),
+            dead_letters=sum(part.failed for part in totals.values()),
+            operators={id: _operator(part, replicas[id], measured_s) for id, part in totals.items()},
+            latency=_latency(self._running.latency()),
+        )
+
+    def _rate(self, now_s: float, arrived: int) -> float:
+        self._arrivals.append((now_s, arrived))
+        while now_s - self._arrivals[0][0] > _WINDOW_S:
+            self._arrivals.popleft()
+        first_s, first = self._arrivals[0]
+        return (arrived - first) / (now_s - first_s) if now_s > first_s else 0.0
+
+
+def _operator(totals: OperatorStatistics, replicas: int, measured_s: float) -> OperatorReport:
+    return OperatorReport(
+        replicas,
+        totals.rows_in,
+        totals.rows_out,
+        totals.rows_in / measured_s if measured_s else 0.0,
+        totals.busy_s,
+        totals.busy_s / totals.rows_in * 1000 if totals.rows_in else 0.0,
+        totals.busy_s / (measured_s * replicas) if measured_s else 0.0,
+        totals.failed,
+    )
+
+
+def _latency(histogram: LatencyHistogram) -> dict[str, float]:
+    quantiles = {f"p{level * 100:g}": histogram.quantile_s(level) for level in _QUANTILES}
+    return {"count": histogram.count, "mean": histogram.mean_s, **quantiles}

@@ -1,0 +1,260 @@
+"""A topology on Spark, from start to stop."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from pyspark.sql import SparkSession
+
+from foretide.compile.stages import StageGraph, compile_stages
+from foretide.errors import ConfigError
+from foretide.kafka.errors import error_in
+from foretide.latency import LatencyHistogram
+from foretide.spark.driver.checkpoint import check_checkpoint
+from foretide.spark.driver.query_progress import ProgressLog
+from foretide.spark.driver.routing import check_options
+from foretide.spark.driver.stage_runner import StageRunner
+from foretide.spark.inputs.positions import InputState, PositionReader, reads_frames
+from foretide.spark.pool.pool import ReplicaPool
+from foretide.spark.settings import EngineSettings
+from foretide.spark.sinks.contract import BatchSink
+from foretide.spark.tasks.statistics import BatchStatistics, OperatorStatistics, StageTotals
+from foretide.store import RuntimeStore
+from foretide.store.workspace import Workspace
+from foretide.topology import Topology
+from foretide.transport import ArrowLog
+
+__all__ = ["RunningTopology", "start"]
+
+_LOG = logging.getLogger(__name__)
+_POLL_S = 0.05
+
+
+def start(
+    topology: Topology, spark: SparkSession, path: str | Path, settings: EngineSettings | None = None
+) -> RunningTopology:
+    """Start a topology on Spark, or go on where it stopped.
+
+    Parameters
+    ----------
+    topology : Topology
+        What to run.
+    spark : SparkSession
+        Where; `create_session` makes one with the settings that Foretide relies on.
+    path : path
+        The directory of checkpoints and queued edges, which driver and executors share. A topology that ran
+        there before continues exactly where it was.
+    settings : EngineSettings
+        How.
+
+    Raises
+    ------
+    CheckpointError
+        When another topology ran in `path`.
+    """
+    running = RunningTopology(topology, spark, path, settings)
+    running.start()
+    return running
+
+
+class RunningTopology:
+    """A handle on a topology that runs on Spark.
+
+    Use it as a context manager to stop it in any case.
+    """
+
+    def __init__(
+        self, topology: Topology, spark: SparkSession, path: str | Path, settings: EngineSettings | None = None
+    ) -> None:
+        self.topology = topology
+        self.graph: StageGraph = compile_stages(topology)
+        self._workspace = Workspace(Path(path).absolute())
+        check_checkpoint(self.graph, self._workspace)
+        self.settings = settings or EngineSettings()
+        self._runtime = RuntimeStore(self._workspace.runtime)
+        slots = sum(operator.replicas.maximum for operator in topology.operators)
+        self._positions = PositionReader(self.graph, self._workspace, self.settings)
+        self._spark, self._progress = spark, ProgressLog() if self._foreign_sources() else None
+        self._stages = [
+            StageRunner(spark, self.graph, stage, self._workspace, self.settings) for stage in self.graph.stages
+        ]
+        self._pool = ReplicaPool(spark, slots, dict(runner.program for runner in self._stages))
+
+    @property
+    def workspace(self) -> Workspace:
+        """Where it keeps what must outlive it."""
+        return self._workspace
+
+    def start(self) -> None:
+        """Start the query of every stage, downstream first, so that readers are registered before rows come."""
+        self._runtime.change(paused=False)
+        if self._progress is not None:
+            self._spark.streams.addListener(self._progress)
+        if self.settings.warm_pool:
+            self._pool.start()
+        for runner in reversed(self._stages):
+            runner.start()
+
+    def change_replicas(self, replicas: Mapping[str, int]) -> int:
+        """Give operators other numbers of replicas from the next batch on; return the version of that plan.
+
+        Raises
+        ------
+        ConfigError
+            When an operator is unknown or the number is out of its bounds.
+        """
+        for id, count in replicas.items():
+            if id not in self.topology.layout.operator_index:
+                raise ConfigError(f"replicas of {id!r}", expected=f"one of {self.topology.layout.operators}", got=id)
+            bounds = self.topology.operator(id).replicas
+            if not bounds.minimum <= count <= bounds.maximum:
+                expected = f"between {bounds.minimum} and {bounds.maximum} replicas"
+                raise ConfigError(f"replicas of {id!r}", expected=expected, got=count)
+        return self._runtime.change(replicas=dict(replicas)).version
+
+    def replicas(self) -> dict[str, int]:
+        """Return the replicas of every operator that the next batch will have."""
+        active = self._runtime.read().active(time.time())
+        return {operator.id: active.get(operator.id, operator.replicas.initial) for operator in self.topology.operators}
+
+    def overridden(self, now_s: float) -> dict[str, int]:
+        """Return the replicas that are set by hand at an instant, by operator."""
+        return self._runtime.overridden(now_s)
+
+    def change_grouping(self, start: str, end: str, **options: Any) -> int:
+        """Change options of the grouping between two elements from the next batch on, such as ``weights``.
+
+        Raises
+        ------
+        ConfigError
+            When rows are not exchanged there, or the grouping does not take such options.
+        """
+        names = [
+            plan.name
+            for stage in self.graph.stages
+            for plan in stage.exchanges
+            if plan.edge.start == start and plan.edge.end == end
+        ]
+        if not names:
+            raise ConfigError(f"edge '{start} -> {end}'", expected="an edge at which rows are exchanged", got="none")
+        for plan in (plan for stage in self.graph.stages for plan in stage.exchanges if plan.name in names):
+            check_options(plan, options)
+        return self._runtime.change(groupings=dict.fromkeys(names, options)).version
+
+    def wait(self, seconds: float | None = None) -> None:
+        """Return after `seconds`, or when all input of finite sources is through; raise what ended a stage."""
+        deadline_s = None if seconds is None else time.monotonic() + seconds
+        idle = 0
+        while deadline_s is None or time.monotonic() < deadline_s:
+            self.check()
+            idle = idle + 1 if deadline_s is None and self._idle() else 0
+            if idle >= 3:
+                return
+            time.sleep(_POLL_S)
+
+    def check(self) -> None:
+        """Raise the error that ended a stage, if one did."""
+        for runner in self._stages:
+            if runner.query is not None and (error := runner.query.exception()) is not None:
+                raise runner.failure or error_in(str(error)) or error
+
+    def drain(self, timeout_s: float = 60.0) -> bool:
+        """Let sources admit nothing new and wait until what is inside is through; return whether it is."""
+        self._runtime.change(paused=True)
+        for runner in self._stages:
+            runner.pause()
+        deadline_s = time.monotonic() + timeout_s
+        while time.monotonic() < deadline_s:
+            self.check()
+            if self._quiet():
+                return True
+            time.sleep(_POLL_S)
+        return False
+
+    def stop(self, *, drain: bool = True) -> None:
+        """Stop the queries, upstream first; what a drain does not finish goes on at the next start."""
+        self._pool.stop()
+        try:
+            if drain:
+                self.drain()
+        finally:
+            for runner in self._stages:
+                runner.stop()
+            if self._progress is not None:
+                self._spark.streams.removeListener(self._progress)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop(drain=kind is None)
+
+    def batches(self) -> list[BatchStatistics]:
+        """Return the statistics of the latest batches of every stage, in the order of their start.
+
+        Each stage keeps ``settings.kept_batches`` of them; `totals` covers all.
+        """
+        found = [batch for runner in self._stages for batch in list(runner.statistics)]
+        return sorted(found, key=lambda batch: batch.started_at_s)
+
+    def by_operator(self) -> dict[str, OperatorStatistics]:
+        """Return the totals of every operator."""
+        return {operator.id: OperatorStatistics() for operator in self.topology.operators} | self.totals().operators
+
+    def latency(self) -> LatencyHistogram:
+        """Return the latency of all events that reached an end of the topology."""
+        return self.totals().latency
+
+    def totals(self) -> StageTotals:
+        """Return what all stages did since the start, added up."""
+        total = StageTotals()
+        for runner in self._stages:
+            total.merge(runner.totals)
+        return total
+
+    def inputs(self) -> dict[str, InputState]:
+        """Return how far every input has come: sources by their ids, queued edges by their names."""
+        return self._positions.read()
+
+    def progressed(self) -> dict[str, int]:
+        """Return the rows that came to each source that only Spark can count, as its progress tells."""
+        if self._progress is None:
+            return {}
+        names = {source: f"{self.topology.name}/{stage}" for source, stage in self._foreign_sources().items()}
+        totals = {source: self._progress.named(name) for source, name in names.items()}
+        return {source: 0 if found is None else found.arrived for source, found in totals.items()}
+
+    def sink(self, id: str) -> BatchSink:
+        """Return a sink."""
+        return next(runner.sinks[id] for runner in self._stages if id in runner.sinks)
+
+    @property
+    def dead_letters(self) -> ArrowLog:
+        """The log of events that operators gave up on."""
+        return ArrowLog(self._workspace.dead_letters, edge="dead letters")
+
+    def _foreign_sources(self) -> dict[str, str]:
+        """Return the sources that Spark reads, each with its stage."""
+        return {
+            source.id: stage.id
+            for stage in self.graph.stages
+            for source in stage.sources
+            if reads_frames(stage) and source.connector.kind != "trace"
+        }
+
+    def _idle(self) -> bool:
+        return all(runner.left() == 0 for runner in self._stages) and self._settled()
+
+    def _quiet(self) -> bool:
+        inner = all(runner.backlog() == 0 for runner in self._stages if not runner.stage.sources)
+        return inner and self._settled()
+
+    def _settled(self) -> bool:
+        return all(runner.settled() for runner in self._stages)

@@ -1,0 +1,201 @@
+"""What a stage reads: replayed traces, Kafka topics and the logs of queued edges, by position.
+
+The same inputs are opened in three places: in the process that tells Spark which rows are there, on the driver, which
+deals rows out to tasks, and, as slices, in the tasks themselves. Tasks read rows where they run: no row passes through
+Spark before the first operator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+import pyarrow as pa
+
+from foretide.errors import ConfigError
+from foretide.spark.inputs.edges import EdgePiece, open_edge
+from foretide.traces import Replay
+from foretide.traces.plan import TracePlan
+from foretide.transport.contract import split
+
+if TYPE_CHECKING:
+    from foretide.spark.tasks.program import Slice
+
+__all__ = ["InputSpec", "LogInput", "Position", "StageInput", "TraceInput", "open_input"]
+
+#: How far an input has been read: ``next`` is the first row not read, ``first`` the row the last batch began with.
+Position: TypeAlias = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class InputSpec:
+    """An input as plain data: a kind, its options, its name in the stage."""
+
+    name: str
+    kind: str
+    options: Mapping[str, Any]
+
+
+class StageInput(Protocol):
+    """Rows in an order that never changes, addressed by number."""
+
+    @property
+    def name(self) -> str:
+        """The source's id, or the queued edge's name."""
+        ...
+
+    @property
+    def is_source(self) -> bool:
+        """Whether rows enter the topology here."""
+        ...
+
+    def begin(self, now_us: int) -> Position:
+        """Return the position before the first row."""
+        ...
+
+    def available(self, position: Position, now_us: int) -> int:
+        """Return the number of the first row that is not there yet."""
+        ...
+
+    def advance(self, position: Position, next: int) -> Position:
+        """Return the position of the batch that follows the one at `position` and ends before row `next`."""
+        ...
+
+    def slices(self, position: Position, count: int) -> Sequence[Sequence[Slice]]:
+        """Deal the rows of the batch that ends at `position` out to at most `count` tasks."""
+        ...
+
+    def release(self, position: Position) -> None:
+        """Note that no row before the batch that ends at `position` will be read again."""
+        ...
+
+
+@dataclass(frozen=True)
+class _TraceSlice:
+    element: str
+    replay: Replay
+    first: int
+    end: int
+    started_us: int
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        return self.replay.events(self.first, self.end, self.started_us)
+
+
+@dataclass(frozen=True)
+class _LogSlice:
+    element: str
+    pieces: tuple[EdgePiece, ...]
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        for piece in self.pieces:
+            yield from piece.read()
+
+
+class TraceInput:
+    """A trace replayed with generated events; the options are those of the data source ``foretide-trace``."""
+
+    is_source = True
+
+    def __init__(self, spec: InputSpec) -> None:
+        self.name = spec.name
+        self._plan = TracePlan.of_source(spec.name, spec.options)
+
+    def sample(self, events: int, rows: int) -> Iterator[pa.RecordBatch]:
+        """Yield the first events, as if they were due at the epoch, in batches of so many rows."""
+        return self._plan.replay.events(0, min(events, self._plan.replay.total_events), 0, rows)
+
+    def begin(self, now_us: int) -> Position:
+        """Return the position before event 0; the schedule begins now unless it was given."""
+        started_us = now_us if self._plan.started_us is None else self._plan.started_us
+        return {"first": 0, "next": 0, "started_us": started_us, "trace": self._plan.fingerprint}
+
+    def available(self, position: Position, now_us: int) -> int:
+        """Return how many events are due by now."""
+        if position.get("trace") != self._plan.fingerprint:
+            raise ConfigError(
+                f"source {self.name!r}",
+                expected=f"the trace, payload, seed and speed of the checkpoint ({position.get('trace')})",
+                got=f"others ({self._plan.fingerprint})",
+                remedy="restore the options, or start from a fresh checkpoint",
+            )
+        if self._plan.at_once:
+            return self._plan.replay.total_events
+        return self._plan.replay.due_by(position["started_us"], now_us)
+
+    def advance(self, position: Position, next: int) -> Position:
+        """Return the position of the next batch."""
+        return _moved(position, next)
+
+    def slices(self, position: Position, count: int) -> Sequence[Sequence[Slice]]:
+        """Cut the events of a batch into ranges of nearly equal length."""
+        first, rows = position["first"], position["next"] - position["first"]
+        bounds = [first + rows * part // count for part in range(count + 1)]
+        return [
+            [_TraceSlice(self.name, self._plan.replay, low, high, position["started_us"])]
+            for low, high in pairwise(bounds)
+        ]
+
+    def release(self, position: Position) -> None:
+        """Keep nothing: events are generated anew whenever they are read."""
+
+
+class LogInput:
+    """The log behind a queued edge."""
+
+    is_source = False
+
+    def __init__(self, spec: InputSpec) -> None:
+        self.name = spec.name
+        self._reader = str(spec.options["reader"])
+        described = spec.options.get("log") or {"path": spec.options["path"]}
+        self._log = open_edge(dict(described), spec.name)
+
+    def begin(self, now_us: int) -> Position:
+        """Return the position that this stage's reader stands at."""
+        offset = self._log.register(self._reader)
+        return {"first": offset, "next": offset}
+
+    def available(self, position: Position, now_us: int) -> int:
+        """Return the end of the log."""
+        return self._log.end_offset()
+
+    def advance(self, position: Position, next: int) -> Position:
+        """Return the position of the next batch."""
+        return _moved(position, next)
+
+    def slices(self, position: Position, count: int) -> Sequence[Sequence[Slice]]:
+        """Cut the rows of a batch into runs of nearly equal length."""
+        if position["next"] == position["first"]:
+            return []
+        runs = split(self._log.segments(position["first"], position["next"]), count)
+        return [[_LogSlice(self.name, tuple(run))] for run in runs]
+
+    def release(self, position: Position) -> None:
+        """Let the log drop what this stage has read for good."""
+        self._log.commit(self._reader, position["first"])
+
+
+def _moved(position: Position, next: int) -> Position:
+    return {**position, "first": position["next"], "next": next}
+
+
+def _kafka_input(spec: InputSpec) -> StageInput:
+    # Spark starts a process for every query; those without Kafka need not load it.
+    from foretide.spark.inputs.kafka import KafkaInput
+
+    return KafkaInput(spec)
+
+
+def open_input(spec: InputSpec) -> StageInput:
+    """Return the input that `spec` describes."""
+    kinds: dict[str, Callable[[InputSpec], StageInput]] = {
+        "trace": TraceInput,
+        "kafka": _kafka_input,
+        "edge": LogInput,
+    }
+    if spec.kind not in kinds:
+        raise ConfigError(f"source {spec.name!r}", expected=f"a kind among {', '.join(kinds)}", got=spec.kind)
+    return kinds[spec.kind](spec)

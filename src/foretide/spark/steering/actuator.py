@@ -1,0 +1,95 @@
+"""Changing a running topology: replicas and split ratios from the next batch on, executors as soon as they come."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from foretide.control.runtime import within_bounds
+from foretide.errors import ActuatorError, ConfigError
+from foretide.records import Ints, Plan
+from foretide.spark.steering.executors import ExecutorManager
+from foretide.topology import Topology
+
+__all__ = ["Changeable", "SparkActuator"]
+
+
+class Changeable(Protocol):
+    """A running topology, as far as an actuator changes it."""
+
+    @property
+    def topology(self) -> Topology:
+        """What runs."""
+        ...
+
+    def replicas(self) -> Mapping[str, int]:
+        """Return the replicas that the next batch will have."""
+        ...
+
+    def change_replicas(self, replicas: Mapping[str, int]) -> int:
+        """Give operators other numbers of replicas from the next batch on."""
+        ...
+
+    def change_grouping(self, start: str, end: str, **options: Any) -> int:
+        """Change options of a grouping from the next batch on."""
+        ...
+
+
+class SparkActuator:
+    """Hands plans to a topology in this process, and executors with them where the cluster has any to give.
+
+    More slots ask for executors first, fewer slots let executors go last. Executors that are refused do not undo the
+    replicas: slots beyond the cores of the cluster take turns.
+
+    Parameters
+    ----------
+    running : Changeable
+        The topology; `RunningTopology` is one.
+    executors : ExecutorManager, optional
+        Where executors come from; without it there are slots only.
+    """
+
+    def __init__(self, running: Changeable, executors: ExecutorManager | None = None) -> None:
+        self._running, self._executors = running, executors
+        #: Why executors could not be had at the last plan; empty when there was nothing wrong.
+        self.executors_refused = ""
+
+    def apply(self, plan: Plan) -> Ints:
+        """Put the replicas of `plan` in force, cut to the operators' bounds; return them."""
+        requested = within_bounds(self._running.topology, plan)
+        by_operator = dict(zip(plan.layout.operators, requested.tolist(), strict=True))
+        before = self._running.replicas()
+        changed = {operator: count for operator, count in by_operator.items() if before.get(operator) != count}
+        growing = sum(by_operator.values()) >= sum(before.values())
+        if growing:
+            self._request_executors(sum(by_operator.values()))
+        if changed:
+            try:
+                self._running.change_replicas(changed)
+            except (ConfigError, OSError) as error:
+                raise ActuatorError(f"{plan.id}: the run-time configuration was not replaced: {error}") from error
+        if not growing:
+            self._request_executors(sum(by_operator.values()))
+        return requested
+
+    def split(self, start: str, end: str, weights: Sequence[int]) -> None:
+        """Set the split ratio of a dynamic grouping from the next batch on (SPEC I1); a weight of 0 bypasses a task.
+
+        Raises
+        ------
+        ActuatorError
+            When rows are not exchanged there, or by another grouping.
+        """
+        try:
+            self._running.change_grouping(start, end, weights=list(weights))
+        except (ConfigError, OSError) as error:
+            raise ActuatorError(f"edge '{start} -> {end}': the split ratio was not changed: {error}") from error
+
+    def _request_executors(self, slots: int) -> None:
+        self.executors_refused = ""
+        if self._executors is None:
+            return
+        try:
+            self._executors.request_slots(slots)
+        except ActuatorError as error:
+            self.executors_refused = str(error)

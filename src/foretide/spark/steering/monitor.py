@@ -1,0 +1,337 @@
+"""What a topology on Spark does, as measurements for the control loop (SPEC P7).
+
+Arrivals are the growth of the sources' end offsets, not what batches got through: the two differ exactly when it
+matters. What operators did comes from the statistics that tasks hand back with their batch.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+
+from foretide.clock import Clock, SystemClock
+from foretide.compile.stages import Stage, StageGraph
+from foretide.errors import MetricsError
+from foretide.latency import LatencyHistogram
+from foretide.records import Floats, Ints, Measurement
+from foretide.spark.inputs.positions import InputState
+from foretide.spark.tasks.statistics import BatchStatistics
+from foretide.topology import Topology
+
+__all__ = ["Observed", "Sample", "SparkMonitor"]
+
+# Two samples closer than this are one: there is no rate to be had from so short a time.
+_SHORTEST_S = 0.05
+
+
+class Observed(Protocol):
+    """A running topology, as far as a monitor looks at it."""
+
+    @property
+    def topology(self) -> Topology:
+        """What runs."""
+        ...
+
+    @property
+    def graph(self) -> StageGraph:
+        """Its stages."""
+        ...
+
+    def inputs(self) -> Mapping[str, InputState]:
+        """Return how far every input has come."""
+        ...
+
+    def batches(self) -> Sequence[BatchStatistics]:
+        """Return the statistics of the latest batches, in the order of their start."""
+        ...
+
+    def replicas(self) -> Mapping[str, int]:
+        """Return the replicas that the next batch will have."""
+        ...
+
+    def progressed(self) -> Mapping[str, int]:
+        """Return the rows that came to each source that only Spark can count."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """One measurement, and what only Spark's side knows beside it.
+
+    Parameters
+    ----------
+    measurement : Measurement
+        For the control loop.
+    inputs : mapping of str to InputState
+        How far each input has come.
+    latency : LatencyHistogram
+        Of the events that reached an end in the stretch.
+    slots : int
+        Tasks that the plan in force runs side by side.
+    """
+
+    measurement: Measurement
+    inputs: Mapping[str, InputState]
+    latency: LatencyHistogram
+    slots: int
+
+
+@dataclass
+class _Tally:
+    """What new batches did, as columns."""
+
+    processed: Floats
+    busy_s: Floats
+    passed: Floats
+    latency: LatencyHistogram = field(default_factory=LatencyHistogram)
+
+
+class SparkMonitor:
+    """Measures a running topology, one stretch of time after another.
+
+    A batch counts in the stretch in which it was committed. Events that no batch has taken yet wait before the first
+    operators; events on a queued edge wait before its end. What is inside the batch under way is being worked on.
+    Events of the last `period_s` are no queue: the batch that takes them has only not begun yet. Were they counted,
+    a topology that keeps up would seem to lag behind by the input of a batch.
+
+    Parameters
+    ----------
+    running : Observed
+        The topology; `RunningTopology` is one.
+    clock : Clock
+        Tells the instant of a measurement. Durations are measured by a clock that never jumps.
+    period_s : float
+        Seconds from one batch to the next.
+    ticks : callable
+        The clock that never jumps.
+    on_sample : callable, optional
+        Hears of every sample, for instance to store it.
+    """
+
+    def __init__(
+        self,
+        running: Observed,
+        *,
+        clock: Clock | None = None,
+        period_s: float = 0.0,
+        ticks: Callable[[], float] = time.monotonic,
+        on_sample: Callable[[Sample], None] | None = None,
+    ) -> None:
+        self._running, self._clock, self._ticks = running, clock or SystemClock(), ticks
+        self._on_sample = on_sample
+        self._lock = threading.Lock()
+        self._columns = _Columns(running.topology)
+        self._since_ticks = ticks()
+        self._arrived: dict[str, int] = {}
+        self._recent = _Recent(period_s)
+        self._written: dict[str, int] = {}
+        self._seen: dict[str, int] = {}
+        self._read: dict[int, int] = {}
+        self._frames = {
+            self._columns.layout.operator_index[operator.id]: _input_names(stage)
+            for stage in running.graph.stages
+            for operator in stage.operators
+            if operator.mode == "dataframe"
+        }
+        self._replicas: dict[str, int] = {}
+        self._measured: list[Measurement] = []
+        self._last: Sample | None = None
+
+    @property
+    def last(self) -> Sample | None:
+        """The last sample; None before the first."""
+        return self._last
+
+    def collect(self) -> Sequence[Measurement]:
+        """Return what was measured since the last call, up to now."""
+        self.sample()
+        with self._lock:
+            measured, self._measured = self._measured, []
+        return measured
+
+    def sample(self) -> Sample | None:
+        """Measure the stretch since the last sample; None when it is too short to say anything.
+
+        Raises
+        ------
+        MetricsError
+            When the running topology cannot be asked; the next sample then covers this stretch too.
+        """
+        with self._lock:
+            now_ticks = self._ticks()
+            duration_s = now_ticks - self._since_ticks
+            if duration_s < _SHORTEST_S:
+                return None
+            sample = self._take(duration_s)
+            self._since_ticks = now_ticks
+            self._measured.append(sample.measurement)
+            self._last = sample
+        if self._on_sample is not None:
+            self._on_sample(sample)
+        return sample
+
+    def _take(self, duration_s: float) -> Sample:
+        try:
+            inputs = self._read_inputs()
+            progressed = self._running.progressed()
+            batches, planned = self._running.batches(), self._running.replicas()
+        except Exception as error:
+            raise MetricsError(
+                f"topology {self._running.topology.name!r}: expected its positions and statistics, got {error}; check "
+                "that it still runs and that its directory can be read"
+            ) from error
+        tally = self._tally(batches)
+        self._add_frames(tally, inputs)
+        arrived = self._arrivals(inputs, progressed)
+        replicas = self._observed(inputs, planned)
+        latency = tally.latency
+        measurement = Measurement(
+            layout=self._columns.layout,
+            ended_at_s=self._clock.now_s(),
+            duration_s=duration_s,
+            arrived=arrived,
+            passed=self._columns.passed(arrived, tally.passed, self._queued_growth(inputs)),
+            processed=tally.processed,
+            queued=self._columns.queued(self._recent.overdue(self._ticks(), inputs)),
+            busy_s=tally.busy_s,
+            replicas=replicas,
+            latency_s=latency.mean_s if latency.count else None,
+        )
+        return Sample(measurement, inputs, latency, int(sum(planned.values())))
+
+    def _read_inputs(self) -> Mapping[str, InputState]:
+        try:
+            return self._running.inputs()
+        except FileNotFoundError:
+            # Spark removes old entries of its log while they are read; the newest ones are there.
+            return self._running.inputs()
+
+    def _arrivals(self, inputs: Mapping[str, InputState], progressed: Mapping[str, int]) -> Floats:
+        """Return how many events came to each source; what was counted once does not count again."""
+        found: Floats = np.zeros(len(self._columns.layout.sources))
+        for column, source in enumerate(self._columns.layout.sources):
+            state = inputs.get(source)
+            total = progressed.get(source, state.arrived if state is not None else 0)
+            # A clock that was set back makes fewer events due than there were: none came, and none went.
+            before = self._arrived.get(source, 0)
+            found[column] = max(0, total - before)
+            self._arrived[source] = max(total, before)
+        return found
+
+    def _queued_growth(self, inputs: Mapping[str, InputState]) -> Mapping[str, int]:
+        """Return how many rows each queued edge got."""
+        growth: dict[str, int] = {}
+        for name, state in inputs.items():
+            if not state.is_source:
+                growth[name] = max(0, state.arrived - self._written.get(name, 0))
+                self._written[name] = max(state.arrived, self._written.get(name, 0))
+        return growth
+
+    def _tally(self, batches: Sequence[BatchStatistics]) -> _Tally:
+        """Add up the batches that were committed since the last sample."""
+        columns = self._columns
+        size = len(columns.layout.operators)
+        tally = _Tally(np.zeros(size), np.zeros(size), np.zeros(len(columns.layout.edges)))
+        for batch in batches:
+            if batch.batch_id <= self._seen.get(batch.stage, -1):
+                continue
+            self._seen[batch.stage] = batch.batch_id
+            self._replicas.update(batch.replicas)
+            for operator, part in batch.by_operator().items():
+                column = columns.layout.operator_index[operator]
+                tally.processed[column] += part.rows_in
+                tally.busy_s[column] += part.busy_s
+            for number, rows in batch.edges.items():
+                if (place := columns.edge_by_number.get(number)) is not None:
+                    tally.passed[place] += rows
+            tally.latency.merge(batch.latency)
+        return tally
+
+    def _add_frames(self, tally: _Tally, inputs: Mapping[str, InputState]) -> None:
+        """Add what operators on DataFrames took, which no task of ours sees: the rows that their stage has read."""
+        for column, names in self._frames.items():
+            done = sum(inputs[name].done for name in names if name in inputs)
+            tally.processed[column] += max(0, done - self._read.get(column, 0))
+            self._read[column] = max(done, self._read.get(column, 0))
+
+    def _observed(self, inputs: Mapping[str, InputState], planned: Mapping[str, int]) -> Ints:
+        """Return the replicas of each operator: those of its last batch, or where none is under way those planned."""
+        return np.array(
+            [self._active(operator, inputs, planned) for operator in self._columns.layout.operators], dtype=np.int64
+        )
+
+    def _active(self, operator: str, inputs: Mapping[str, InputState], planned: Mapping[str, int]) -> int:
+        names = _input_names(self._running.graph.stage_of(operator))
+        idle = all(inputs[name].admitted == inputs[name].done for name in names if name in inputs)
+        return planned[operator] if idle else self._replicas.get(operator, planned[operator])
+
+
+class _Recent:
+    """Remembers what came to each input within the last batch period."""
+
+    def __init__(self, period_s: float) -> None:
+        self._period_s = period_s
+        self._seen: deque[tuple[float, dict[str, int]]] = deque()
+
+    def overdue(self, now: float, inputs: Mapping[str, InputState]) -> dict[str, float]:
+        """Return the events of each input that have waited for longer than a period."""
+        self._seen.append((now, {name: state.arrived for name, state in inputs.items()}))
+        while len(self._seen) > 2 and self._seen[1][0] <= now - self._period_s:
+            self._seen.popleft()
+        return {name: self._overdue(now, name, state) for name, state in inputs.items()}
+
+    def _overdue(self, now: float, name: str, state: InputState) -> float:
+        instants, totals = zip(*((at, arrived.get(name, 0)) for at, arrived in self._seen), strict=True)
+        before = float(np.interp(now - self._period_s, instants, totals)) if self._period_s else state.arrived
+        return max(0.0, min(before, state.arrived) - max(state.admitted, state.done))
+
+
+def _input_names(stage: Stage) -> tuple[str, ...]:
+    return (*(source.id for source in stage.sources), *(plan.name for plan in stage.inputs))
+
+
+class _Columns:
+    """Where sources, edges and operators of a topology are in the columns of its records."""
+
+    def __init__(self, topology: Topology) -> None:
+        self.layout = topology.layout
+        edges = self.layout.edge_index
+        keys = {number: (edge.start, edge.output, edge.end) for number, edge in enumerate(topology.edges)}
+        self.edge_by_number = {number: edges[key] for number, key in keys.items() if key in edges}
+        #: Edges from sources: the column of the source, by the column of the edge.
+        self._from_source = {
+            place: self.layout.sources.index(start)
+            for (start, _, _), place in edges.items()
+            if start in self.layout.sources
+        }
+        self._by_name = {f"{start}.{output}-{end}": place for (start, output, end), place in edges.items()}
+        #: The operators that the rows of an input wait for; those on their way to a sink wait for none.
+        self._ends = {name: (self.layout.edges[place][2],) for name, place in self._by_name.items()} | {
+            source: tuple(end for start, _, end in self.layout.edges if start == source)
+            for source in self.layout.sources
+        }
+
+    def passed(self, arrived: Floats, crossed: Floats, queued: Mapping[str, int]) -> Floats:
+        """Return what each edge's end received: arrivals behind a source, rows written to a log, else rows crossed."""
+        found = crossed.copy()
+        for place, source in self._from_source.items():
+            found[place] = arrived[source]
+        for name, rows in queued.items():
+            written = self._by_name.get(name)
+            if written is not None and written not in self._from_source:
+                found[written] = rows
+        return found
+
+    def queued(self, waiting: Mapping[str, float]) -> Floats:
+        """Return the events that wait before each operator, from those that wait at each input."""
+        found: Floats = np.zeros(len(self.layout.operators))
+        for name, events in waiting.items():
+            for end in self._ends.get(name, ()):
+                found[self.layout.operator_index[end]] += events
+        return found

@@ -1,0 +1,223 @@
+"""Watching the workers of a running topology, and going around those that misbehave (SPEC I6)."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import ClassVar, Protocol
+
+from foretide.background import Background
+from foretide.clock import Clock, SystemClock
+from foretide.events import EventLog, EventSink, FanOut
+from foretide.health.features import WORKER_NAMES
+from foretide.health.manager import HealthManager, HealthSettings, Look, WorkerActuator, WorkerSignals
+from foretide.health.predictor import HealthPredictor
+from foretide.health.readings import STREAM, stream_features
+from foretide.health.trainer import HealthTrainer
+from foretide.spark.steering.executors import open_scheduler
+from foretide.spark.tasks.statistics import BatchStatistics
+from foretide.spark.tasks.workers import FeatureLog, WorkerStatistics
+from foretide.spark.workers.bypassing import ExecutorBypass, Replacement
+from foretide.spark.workers.running_tasks import RunningTasks
+from foretide.store import FeatureSample
+
+__all__ = ["Batches", "FeatureRecorder", "HealthWatch", "Presence", "signals_of", "watch_health"]
+
+_LOG = logging.getLogger(__name__)
+_POLL_S = 0.2
+_KEPT = 100_000
+
+
+class FeatureRecorder(Protocol):
+    """Keeps features; `foretide.store.RunRecorder` is one."""
+
+    def features(self, samples: Iterable[FeatureSample]) -> None:
+        """Keep samples."""
+        ...
+
+
+class Batches(Protocol):
+    """A running topology, as far as its batches go; `RunningTopology` is one."""
+
+    def batches(self) -> Sequence[BatchStatistics]:
+        """Return the statistics of the latest batches, in the order of their start."""
+        ...
+
+
+class Stalls(Protocol):
+    """Tells of tasks that run too long; `RunningTasks` is one."""
+
+    def signals(self) -> list[WorkerSignals]:
+        """Return how slow workers are whose tasks stall at this moment."""
+        ...
+
+    def remember(self, seconds: float) -> None:
+        """Take note of how long a task took that was alone in its round."""
+        ...
+
+
+class Presence(WorkerActuator, Protocol):
+    """An actuator that knows which workers there are."""
+
+    def present(self) -> tuple[str, ...]:
+        """Return the workers that are there."""
+        ...
+
+
+class HealthWatch(Background):
+    """Follows the batches of a running topology: records features, judges workers, acts.
+
+    It runs in a thread of its own and never raises into the stream.
+
+    Parameters
+    ----------
+    running : RunningTopology
+        What is watched.
+    actuator : Presence
+        Who bypasses workers.
+    settings : HealthSettings
+        Policy and patience.
+    predictor : HealthPredictor, optional
+        Models, for policies that need them.
+    trainer : HealthTrainer, optional
+        Trains models anew.
+    running_tasks : RunningTasks, optional
+        Tells of workers whose tasks stall at this moment.
+    recorder : FeatureRecorder, optional
+        Keeps features for good.
+    events : EventSink, optional
+        Hears what happens; what is heard is also in `events`.
+    clock : Clock
+        Tells the time.
+    """
+
+    _name: ClassVar[str] = "foretide-health"
+
+    def __init__(
+        self,
+        running: Batches,
+        actuator: Presence,
+        settings: HealthSettings | None = None,
+        *,
+        predictor: HealthPredictor | None = None,
+        trainer: HealthTrainer | None = None,
+        running_tasks: Stalls | None = None,
+        recorder: FeatureRecorder | None = None,
+        events: EventSink | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        super().__init__()
+        self._running_tasks, self._machines = running_tasks, dict[str, str]()
+        self.events = EventLog(10_000)
+        sinks = [self.events] if events is None else [self.events, events]
+        self._clock = clock or SystemClock()
+        self.manager = HealthManager(actuator, settings, predictor=predictor, events=FanOut(*sinks), clock=self._clock)
+        self._running, self._actuator, self._trainer, self._recorder = running, actuator, trainer, recorder
+        self._log, self._seen = FeatureLog(), dict[str, int]()
+        #: The latest features, oldest first.
+        self.samples: deque[FeatureSample] = deque(maxlen=_KEPT)
+
+    def look(self) -> list[Look]:
+        """Take all batches into account that ended since the last call; one look for each."""
+        looks = []
+        for batch in self._running.batches():
+            if batch.batch_id > self._seen.get(batch.stage, -1):
+                self._seen[batch.stage] = batch.batch_id
+                self._keep(self._log.take(batch))
+                self._machines |= {id: worker.machine for id, worker in batch.workers.items()}
+                if batch.workers:
+                    looks.append(self.manager.look(signals_of(batch.workers), self._actuator.present()))
+                self._remember(batch)
+        if self._running_tasks is not None and (stalled := self._running_tasks.signals()):
+            looks.append(self._look_at(stalled))
+        if self._trainer is not None and (models := self._trainer.tick(self._clock.now_s())):
+            self.manager.adopt(HealthPredictor(models))
+        return looks
+
+    def _look_at(self, stalled: Sequence[WorkerSignals]) -> Look:
+        """Judge workers whose tasks stall; those that have nothing to do count as usual."""
+        present = self._actuator.present()
+        busy = {each.worker for each in stalled}
+        idle = [WorkerSignals(id, "", {"slowness": 1.0}) for id in present if id not in busy]
+        # Spark knows hosts by other names than they do themselves.
+        named = [replace(each, machine=self._machines.get(each.worker, each.machine)) for each in (*stalled, *idle)]
+        return self.manager.look(named, present)
+
+    def _remember(self, batch: BatchStatistics) -> None:
+        if self._running_tasks is not None:
+            for worker in batch.workers.values():
+                for seconds in worker.alone_s:
+                    self._running_tasks.remember(seconds)
+
+    def _run(self) -> None:
+        while not self._stop.wait(_POLL_S):
+            try:
+                self.look()
+            except Exception:
+                # Whatever is wrong with watching, the stream goes on.
+                _LOG.warning("workers could not be looked at", exc_info=True)
+
+    def _keep(self, samples: Sequence[FeatureSample]) -> None:
+        if not samples:
+            return
+        self.samples.extend(samples)
+        self.manager.features(samples)
+        if self._recorder is not None:
+            try:
+                self._recorder.features(samples)
+            except Exception:
+                _LOG.warning("features were not recorded", exc_info=True)
+
+
+def signals_of(workers: Mapping[str, WorkerStatistics]) -> list[WorkerSignals]:
+    """Return what the tasks of a batch tell about their workers."""
+    names = [WORKER_NAMES[place] for place in STREAM]
+    found = []
+    for id, worker in workers.items():
+        values = dict(zip(names, stream_features(worker.counters(), 1.0).tolist(), strict=True))
+        found.append(WorkerSignals(id, worker.machine, {"slowness": worker.slowness, **values}))
+    return found
+
+
+def watch_health(
+    running: Batches,
+    spark: object,
+    settings: HealthSettings | None = None,
+    *,
+    replacement: Replacement = "at once",
+    recorder: FeatureRecorder | None = None,
+    events: EventSink | None = None,
+) -> HealthWatch:
+    """Start to watch the executors of a running topology; stop it with ``stop()``, or leave it as a context.
+
+    Parameters
+    ----------
+    running : RunningTopology
+        What is watched.
+    spark : SparkSession
+        Where it runs.
+    settings : HealthSettings
+        Policy and patience.
+    replacement : {"at once", "after cool-down", "never"}
+        When another executor is asked for in place of one that is bypassed.
+    recorder, events
+        Keep features, and hear what happens.
+
+    Raises
+    ------
+    ExecutorsUnavailable
+        On Spark Connect and on ``local[n]``, which have no executors to go around.
+    """
+    settings = settings or HealthSettings()
+    watch = HealthWatch(
+        running,
+        ExecutorBypass(open_scheduler(spark), replacement=replacement),
+        settings,
+        running_tasks=RunningTasks(spark, least_s=settings.stalled_s) if settings.stalled_s else None,
+        recorder=recorder,
+        events=events,
+    )
+    watch.start()
+    return watch

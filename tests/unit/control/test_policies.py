@@ -1,0 +1,169 @@
+"""Policies by name, profiles, and what the command line makes of its options; no Spark."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from foretide.commands.run_control import Asked, chosen_policy, default_master, is_application, prepare
+from foretide.control import ControlSettings
+from foretide.control.policies import Setting, find_policy, peak_replicas, trace_peaks, trace_speed, with_guards
+from foretide.errors import ConfigError
+from foretide.plan import Guarded, Static
+from foretide.plan.base import Situation
+from foretide.spark.driver.profile import Profile, profile_path, profile_topology, stored_profile
+from foretide.topology import Topology, flow
+
+
+def double(batch: pa.RecordBatch) -> pa.RecordBatch:
+    return pa.record_batch([pa.concat_arrays([batch["id"], batch["id"]])], names=["id"])
+
+
+def same(batch: pa.RecordBatch) -> pa.RecordBatch:
+    return batch
+
+
+@pytest.fixture
+def topology(tmp_path: Path) -> Topology:
+    trace = tmp_path / "steps.csv"
+    trace.write_text("second,events_per_second\n0,10\n1,40\n2,5\n")
+    job = flow("line")
+    source = job.source("in", "trace", trace=str(trace), payload="ids", speed=5, rate_scale=2)
+    first = source.operator("a", double, mode="arrow", execution_s=0.01, selectivity=2.0, replicas=(1, 8))
+    first.operator("b", same, mode="arrow", execution_s=0.001, selectivity=1.0, replicas=(2, 8)).sink("out", "none")
+    return job.build()
+
+
+def setting(topology: Topology, **guards: Any) -> Setting:
+    return Setting(topology, ControlSettings.model_validate({"guards": guards}), {"a": 6, "b": 2}, speed=10.0)
+
+
+class TestPolicies:
+    def test_the_peak_of_a_trace_is_that_of_its_events_as_they_come(self, topology: Topology) -> None:
+        assert trace_peaks(topology) == {"in": 400.0}
+        assert trace_speed(topology) == 5.0
+
+    def test_p4_the_peak_needs_so_many_replicas(self, topology: Topology) -> None:
+        # 400/s for 10 ms are 4; twice as many for 1 ms are 0.8, but two is the fewest.
+        assert peak_replicas(topology, {"in": 400.0}, {}) == {"a": 4, "b": 2}
+        assert peak_replicas(topology, {"in": 400.0}, {"a": 0.015}, utilisation=0.75) == {"a": 8, "b": 2}
+
+    def test_an_execution_time_that_is_not_known_is_asked_for(self) -> None:
+        job = flow("unknown")
+        job.source("in").operator("a")
+        with pytest.raises(ConfigError, match="measure it with `foretide profile`"):
+            peak_replicas(job.build(), {"in": 1.0}, {})
+
+    def test_the_two_static_plans_start_where_they_stay(self, topology: Topology) -> None:
+        least, most = (find_policy(name, setting(topology)) for name in ("static-min", "static-peak"))
+        assert least.replicas == {"a": 1, "b": 2}
+        assert most.replicas == {"a": 6, "b": 2}
+        assert isinstance(most.planner, Static) and most.planner.by_operator == {"a": 6, "b": 2}
+
+    def test_guards_stand_behind_planners_that_size_by_load_alone(self, topology: Topology) -> None:
+        given = setting(topology, utilisation_target=0.8)
+        assert isinstance(find_policy("pasps", given).planner, Guarded)
+        assert not isinstance(find_policy("threshold", given).planner, Guarded)
+
+    def test_waiting_times_of_the_lag_rule_pass_as_fast_as_the_trace(self, topology: Topology) -> None:
+        threshold: Any = find_policy("threshold", setting(topology)).planner
+        assert threshold.cooldown_s == 30.0
+
+    def test_the_lag_of_a_stage_scales_its_costliest_operator(
+        self, topology: Topology, make_situation: Callable[..., Situation]
+    ) -> None:
+        threshold = find_policy("threshold", setting(topology)).planner
+        situation = make_situation(topology, queued={"a": 450.0}, execution_s={"a": 0.001, "b": 0.02})
+        # The queue is before 'a', but it is 'b' that the slots of the stage are busy with.
+        assert threshold.plan(situation).replicas.tolist() == [1, 5]
+
+    def test_without_a_trace_there_is_no_peak(self, topology: Topology) -> None:
+        with pytest.raises(ConfigError, match="whose peak is known, for static-peak"):
+            find_policy("static-peak", Setting(topology, ControlSettings(), {}))
+
+    def test_a_policy_that_is_not_known_is_named(self, topology: Topology) -> None:
+        with pytest.raises(ConfigError, match="pasp"):
+            find_policy("pasp", setting(topology))
+
+    def test_a_utilisation_target_of_ones_own_stays(self) -> None:
+        own = ControlSettings.model_validate({"guards": {"utilisation_target": 0.9}})
+        assert with_guards(own, 0.7).guards.utilisation_target == 0.9
+        assert with_guards(ControlSettings(), 0.7).guards.utilisation_target == 0.7
+
+
+class TestProfile:
+    def test_p7_operators_are_tried_with_the_events_of_their_sources(self, topology: Topology) -> None:
+        found = profile_topology(topology, events=100, pieces=5)
+        assert found.operators["a"].events == 100
+        # What the first passes on reaches the second.
+        assert found.operators["b"].events == 200
+        assert found.operators["a"].selectivity == {"out": 2.0}
+        assert all(part.execution_s > 0 for part in found.operators.values())
+
+    def test_a_profile_is_kept_beside_the_file_and_found_again(self, topology: Topology, tmp_path: Path) -> None:
+        job = tmp_path / "job.py"
+        job.write_text("")
+        assert stored_profile(job, topology) is None
+        found = profile_topology(topology, events=10)
+        profile_path(job).write_text(found.to_json())
+        again = stored_profile(job, topology)
+        assert again is not None and again.execution_s == pytest.approx(found.execution_s)
+
+    def test_the_profile_of_another_topology_is_not_taken(self, topology: Topology, tmp_path: Path) -> None:
+        other = Profile("other", 0.0, {})
+        profile_path(tmp_path / "job.py").write_text(other.to_json())
+        assert stored_profile(tmp_path / "job.py", topology) is None
+
+    @pytest.mark.parametrize("text", ["{", json.dumps([1]), json.dumps({"topology": "line"})])
+    def test_a_file_that_is_no_profile_is_named(self, topology: Topology, tmp_path: Path, text: str) -> None:
+        profile_path(tmp_path / "job.py").write_text(text)
+        with pytest.raises(ConfigError, match=r"job.profile.json.*expected a profile in JSON"):
+            stored_profile(tmp_path / "job.py", topology)
+
+    def test_sources_that_cannot_be_replayed_are_refused(self) -> None:
+        job = flow("files")
+        job.source("in", "files", path="x").operator("a")
+        with pytest.raises(ConfigError, match="a source of kind 'trace' to take events from"):
+            profile_topology(job.build())
+
+
+class TestAsked:
+    def test_applications_are_steered_and_files_if_one_asks(self) -> None:
+        assert chosen_policy(Asked(), application=True) is not None
+        assert chosen_policy(Asked(), application=False) is None
+        assert chosen_policy(Asked(policy="none"), application=True) is None
+        assert chosen_policy(Asked(policy="ds2"), application=False) == "ds2"
+        assert chosen_policy(Asked(td_s=2.0), application=False) == chosen_policy(Asked(), application=True)
+
+    def test_a_name_without_an_ending_is_an_application(self, tmp_path: Path) -> None:
+        assert is_application("twitter-classification")
+        assert not is_application("job.toml") and not is_application(tmp_path)
+
+    def test_an_application_gets_a_slot_for_every_replica_of_its_pools(self, topology: Topology) -> None:
+        assert default_master(topology) == "local[16]"
+
+    def test_what_is_said_wins_over_the_file_and_the_file_over_defaults(
+        self, topology: Topology, tmp_path: Path
+    ) -> None:
+        config = tmp_path / "control.toml"
+        config.write_text('forecaster = "lr"\n[loop]\ntd_s = 7.0\nhistory = 50\n[guards]\nutilisation_target = 0.9\n')
+        control = prepare(topology, Asked(config=config, td_s=4.0, advisory=True), tmp_path / "job.py").setting.control
+        assert (control.loop.td_s, control.loop.history, control.loop.advisory) == (4.0, 50, True)
+        assert (control.forecaster, control.guards.utilisation_target) == ("lr", 0.9)
+        assert control.loop.stale_after_s == 20.0
+
+    def test_savings_are_measured_against_the_peak(self, topology: Topology, tmp_path: Path) -> None:
+        prepared = prepare(topology, Asked(), tmp_path / "job.py")
+        options, replicas = prepared.options("static-peak", None, "steps")
+        assert replicas == prepared.setting.peak
+        assert options.overestimated == sum(replicas.values())
+
+    @pytest.mark.parametrize("text", ["4", "a:b", "3:1"])
+    def test_bounds_of_executors_are_checked(self, topology: Topology, tmp_path: Path, text: str) -> None:
+        with pytest.raises(ConfigError, match="--executors"):
+            prepare(topology, Asked(executors=text), tmp_path / "job.py")
