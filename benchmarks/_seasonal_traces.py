@@ -13,7 +13,7 @@ from foretide.forecast import Auto, Series
 from foretide.forecast.backtest import Progress
 from foretide.forecast.deep import BiGru
 from foretide.forecast.history import read_history
-from foretide.forecast.panel import KEPT, filled
+from foretide.forecast.mixture.panel import KEPT, filled
 from foretide.records import Floats, Ints
 
 HORIZON = 6

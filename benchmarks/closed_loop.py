@@ -24,8 +24,8 @@ from _harness import DOCUMENT, QUICK, RESULTS, Measured, Options, Ratio, alterna
 from _report import machine_facts, markdown_table, write_json, write_section
 from _streams import constant_trace, fixed_batches, open_session, scratch
 from foretide.apps import find_app
-from foretide.commands.run import TRIGGER_S
-from foretide.commands.run_control import Asked, Prepared, default_master, default_policy, prepare
+from foretide.commands.running.run import TRIGGER_S
+from foretide.commands.running.run_control import Asked, Prepared, default_master, default_policy, prepare
 from foretide.control import ControlSettings
 from foretide.spark import EngineSettings, create_session, start
 from foretide.spark.driver.run import Progress, RunOptions

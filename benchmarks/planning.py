@@ -32,10 +32,10 @@ from _report import machine_facts, markdown_table, write_json, write_section
 from foretide.clock import ManualClock
 from foretide.control import ControlLoop, LoopSettings, Parts
 from foretide.forecast import Lr
-from foretide.plan.cba import cba_timetable
 from foretide.plan.cost import Costs, operator_costs
-from foretide.plan.optimal import optimal_timetable
-from foretide.plan.pasps import PaSps
+from foretide.plan.planners.cba import cba_timetable
+from foretide.plan.planners.optimal import optimal_timetable
+from foretide.plan.planners.pasps import PaSps
 from foretide.records import Ints, Measurement, Plan
 from foretide.topology import Edge, Operator, ReplicaBounds, Source, Topology
 

@@ -26,7 +26,7 @@ from foretide.control import Decision
 from foretide.latency import LatencyHistogram
 from foretide.records import Action, Forecast, Layout, Measurement, Plan, Term, Window
 from foretide.store import FeatureSample, RunRecorder, RunSpec, RunStore, StoreSettings
-from foretide.store.sqlite import SqliteDatabase
+from foretide.store.databases.sqlite import SqliteDatabase
 from foretide.topology import Topology, flow
 
 TD_S = 30

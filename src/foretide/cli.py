@@ -7,22 +7,24 @@ from typing import Annotated
 import typer
 
 from foretide._version import __version__
-from foretide.commands import docs, experiment, forecast, kafka, runs
+from foretide.commands import docs, experiment, runs
 from foretide.commands.apps import apps
-from foretide.commands.compare import compare
 from foretide.commands.demo import demo
-from foretide.commands.doctor import doctor
+from foretide.commands.forecasting import forecast
 from foretide.commands.group import ForetideGroup
-from foretide.commands.init import init
-from foretide.commands.plan_spark import plan_spark
+from foretide.commands.machine import kafka
+from foretide.commands.machine.doctor import doctor
+from foretide.commands.machine.init import init
 from foretide.commands.planners import planners
-from foretide.commands.profile import profile
-from foretide.commands.reproduce import reproduce
-from foretide.commands.run import run
+from foretide.commands.running.plan_spark import plan_spark
+from foretide.commands.running.profile import profile
+from foretide.commands.running.run import run
+from foretide.commands.running.steer import steer
 from foretide.commands.serve import serve
 from foretide.commands.show import show
-from foretide.commands.simulate import simulate
-from foretide.commands.steer import steer
+from foretide.commands.simulating.compare import compare
+from foretide.commands.simulating.reproduce import reproduce
+from foretide.commands.simulating.simulate import simulate
 
 __all__ = ["app", "main"]
 

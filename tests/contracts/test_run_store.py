@@ -22,10 +22,10 @@ from foretide.latency import LatencyHistogram
 from foretide.plan import PaSps
 from foretide.records import CpuUse, Measurement
 from foretide.store import FeatureSample, RunRecorder, RunSpec, RunStore, StoreSettings, Tidied, UnknownRunError
-from foretide.store.database import Database
+from foretide.store.databases.database import Database
+from foretide.store.databases.postgres import PostgresDatabase
+from foretide.store.databases.sqlite import SqliteDatabase
 from foretide.store.errors import DatabaseError
-from foretide.store.postgres import PostgresDatabase
-from foretide.store.sqlite import SqliteDatabase
 from foretide.topology import Topology, dump_topology, flow
 
 NOW_S = 1_700_000_000.0

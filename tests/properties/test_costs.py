@@ -5,12 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foretide.plan.cba import cancel_restarts, capacity_timetable, cba_timetable, merge_actions
 from foretide.plan.cost import Costs, timetable_cost
 from foretide.plan.guards import share_slots
-from foretide.plan.optimal import optimal_timetable
-from foretide.plan.spea import spea_timetable
-from foretide.plan.srea import srea_timetable
+from foretide.plan.planners.cba import cancel_restarts, capacity_timetable, cba_timetable, merge_actions
+from foretide.plan.planners.optimal import optimal_timetable
+from foretide.plan.planners.spea import spea_timetable
+from foretide.plan.planners.srea import srea_timetable
 
 PRICES = st.integers(0, 40)
 COSTS = st.builds(Costs, running=st.integers(1, 40), start=PRICES, stop=PRICES, reroute=PRICES)

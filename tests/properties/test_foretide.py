@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foretide.plan import Foretide, Situation
-from foretide.plan.foretide import surprise_wait_s
 from foretide.plan.lookahead import Lookahead, Prices, Scenarios
+from foretide.plan.planners.foretide import surprise_wait_s
 from foretide.topology import FlowGraph
 
 MakeSituation = Callable[..., Situation]

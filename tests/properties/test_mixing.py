@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from foretide.forecast.conformal import calibrate
-from foretide.forecast.mixing import blend, mix
+from foretide.forecast.mixture.conformal import calibrate
+from foretide.forecast.mixture.mixing import blend, mix
 from foretide.records import Floats
 
 RATES = st.floats(0, 1e6, allow_subnormal=False)

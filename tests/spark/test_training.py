@@ -17,8 +17,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from foretide.errors import ConfigError, ForecastError
-from foretide.forecast.model_store import ModelStore
-from foretide.forecast.trainer import TrainerOptions
+from foretide.forecast.training.model_store import ModelStore
+from foretide.forecast.training.trainer import TrainerOptions
 from foretide.spark.training.history import (
     HistorySpec,
     Problem,
@@ -352,7 +352,7 @@ def test_networks_train_in_forked_workers(spark: SparkSession, tmp_path: Path) -
 KILLED = """
 import os, signal, sys
 
-from foretide.forecast.trainer import TrainerOptions
+from foretide.forecast.training.trainer import TrainerOptions
 from foretide.spark.training.history import HistorySpec
 from foretide.spark.session.builder import create_session
 from foretide.spark.training.training import TrainingJob, train_models

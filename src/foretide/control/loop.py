@@ -21,7 +21,7 @@ from foretide.control.trained import TrainedModels
 from foretide.errors import ActuatorError, NotReadyError, PlanError
 from foretide.events import Event, EventLog, EventSink, Severity
 from foretide.forecast import Forecaster
-from foretide.forecast.model_store import ModelStore
+from foretide.forecast.training.model_store import ModelStore
 from foretide.plan import Guarded, Planner, Situation
 from foretide.records import Action, ActionStatus, Floats, Forecast, Ints, Layout, Plan, Window
 from foretide.topology import Topology

@@ -13,8 +13,8 @@ from foretide.errors import ConfigError
 from foretide.plan import Guarded, Planner, make_planner, standard_guards
 from foretide.plan.base import Situation
 from foretide.plan.load import operator_shares, required_replicas, source_mix
+from foretide.plan.planners.threshold import Threshold
 from foretide.plan.registry import find_planner
-from foretide.plan.threshold import Threshold
 from foretide.records import Plan
 from foretide.topology import Topology
 from foretide.traces.plan import TracePlan

@@ -9,7 +9,7 @@ import numpy as np
 
 from foretide.events import Event, EventLog, EventSink, Severity
 from foretide.forecast import Forecaster, Series
-from foretide.forecast.model_store import ModelStore, StoredModel
+from foretide.forecast.training.model_store import ModelStore, StoredModel
 
 __all__ = ["TrainedModels", "catch_up"]
 

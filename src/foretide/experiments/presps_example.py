@@ -16,7 +16,7 @@ import numpy as np
 from foretide.control.monitor import Monitor
 from foretide.control.settings import LoopSettings
 from foretide.plan.base import Situation
-from foretide.plan.presps import Presps
+from foretide.plan.planners.presps import Presps
 from foretide.records import Measurement, Plan, Term
 from foretide.topology import Topology, flow
 

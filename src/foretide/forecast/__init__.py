@@ -1,28 +1,28 @@
 """Forecasters of input rates, usable on their own."""
 
-from foretide.forecast.ann import Ann
-from foretide.forecast.arima import Arima
-from foretide.forecast.auto import Auto, ManyForecasts
 from foretide.forecast.base import LEVELS, Forecaster, Series, bridged, last_value
-from foretide.forecast.basic import Basic
-from foretide.forecast.best_regression import BestRegression
-from foretide.forecast.ets import Ets
-from foretide.forecast.fft import Fft
 from foretide.forecast.gaussian import GaussianForecaster
-from foretide.forecast.holt_damped import HoltDamped
-from foretide.forecast.kalman import Kalman
-from foretide.forecast.lightgbm import LightGbm
-from foretide.forecast.lr import Lr
-from foretide.forecast.model_card import ModelCard
-from foretide.forecast.model_store import ModelStore, StoredModel
+from foretide.forecast.mixture.auto import Auto, ManyForecasts
+from foretide.forecast.models.ann import Ann
+from foretide.forecast.models.arima import Arima
+from foretide.forecast.models.basic import Basic
+from foretide.forecast.models.best_regression import BestRegression
+from foretide.forecast.models.ets import Ets
+from foretide.forecast.models.fft import Fft
+from foretide.forecast.models.holt_damped import HoltDamped
+from foretide.forecast.models.kalman import Kalman
+from foretide.forecast.models.lightgbm import LightGbm
+from foretide.forecast.models.lr import Lr
+from foretide.forecast.models.rf import Rf
+from foretide.forecast.models.ridge import Ridge
+from foretide.forecast.models.seasonal_trees import SeasonalTrees
+from foretide.forecast.models.ses import Ses
+from foretide.forecast.models.svr import Svr
+from foretide.forecast.models.theta import Theta
 from foretide.forecast.refitting import RefittingForecaster
 from foretide.forecast.registry import FORECASTERS, all_forecasters, load_forecaster, make_forecaster
-from foretide.forecast.rf import Rf
-from foretide.forecast.ridge import Ridge
-from foretide.forecast.seasonal_trees import SeasonalTrees
-from foretide.forecast.ses import Ses
-from foretide.forecast.svr import Svr
-from foretide.forecast.theta import Theta
+from foretide.forecast.training.model_card import ModelCard
+from foretide.forecast.training.model_store import ModelStore, StoredModel
 
 __all__ = [
     "FORECASTERS",

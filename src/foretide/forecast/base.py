@@ -17,10 +17,10 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from foretide._version import __version__
 from foretide.errors import ConfigError, ForecastError, NotReadyError
-from foretide.forecast.archive import Arrays, write_archive
-from foretide.forecast.lead_errors import LeadErrors, difference_quantiles
+from foretide.forecast.mixture.lead_errors import LeadErrors, difference_quantiles
 from foretide.forecast.scaling import rates, scale_of, scaled
 from foretide.forecast.series import Series, bridged, last_value
+from foretide.forecast.training.archive import Arrays, write_archive
 from foretide.records import Floats, Forecast
 
 __all__ = ["EXTRAS", "LEVELS", "Array", "Forecaster", "Series", "bridged", "last_value"]

@@ -7,9 +7,9 @@ from abc import abstractmethod
 import numpy as np
 from pydantic import Field, PrivateAttr
 
-from foretide.forecast.archive import Arrays
 from foretide.forecast.base import Array, Forecaster, Series, bridged
 from foretide.forecast.scaling import scaled
+from foretide.forecast.training.archive import Arrays
 from foretide.records import Floats
 
 __all__ = ["RefittingForecaster"]

@@ -9,26 +9,26 @@ from typing import Any
 
 from foretide.config import validated
 from foretide.errors import ConfigError, ForecastError
-from foretide.forecast.ann import Ann
-from foretide.forecast.archive import read_archive
-from foretide.forecast.arima import Arima
-from foretide.forecast.auto import Auto
 from foretide.forecast.base import Forecaster
-from foretide.forecast.basic import Basic
-from foretide.forecast.best_regression import BestRegression
 from foretide.forecast.deep import BiGru, BiLstm, Gru, Lstm
-from foretide.forecast.ets import Ets
-from foretide.forecast.fft import Fft
-from foretide.forecast.holt_damped import HoltDamped
-from foretide.forecast.kalman import Kalman
-from foretide.forecast.lightgbm import LightGbm
-from foretide.forecast.lr import Lr
-from foretide.forecast.rf import Rf
-from foretide.forecast.ridge import Ridge
-from foretide.forecast.seasonal_trees import SeasonalTrees
-from foretide.forecast.ses import Ses
-from foretide.forecast.svr import Svr
-from foretide.forecast.theta import Theta
+from foretide.forecast.mixture.auto import Auto
+from foretide.forecast.models.ann import Ann
+from foretide.forecast.models.arima import Arima
+from foretide.forecast.models.basic import Basic
+from foretide.forecast.models.best_regression import BestRegression
+from foretide.forecast.models.ets import Ets
+from foretide.forecast.models.fft import Fft
+from foretide.forecast.models.holt_damped import HoltDamped
+from foretide.forecast.models.kalman import Kalman
+from foretide.forecast.models.lightgbm import LightGbm
+from foretide.forecast.models.lr import Lr
+from foretide.forecast.models.rf import Rf
+from foretide.forecast.models.ridge import Ridge
+from foretide.forecast.models.seasonal_trees import SeasonalTrees
+from foretide.forecast.models.ses import Ses
+from foretide.forecast.models.svr import Svr
+from foretide.forecast.models.theta import Theta
+from foretide.forecast.training.archive import read_archive
 from foretide.registry import Registry
 
 __all__ = ["FORECASTERS", "all_forecasters", "load_forecaster", "make_forecaster"]

@@ -13,12 +13,12 @@ from pydantic import BaseModel
 
 from foretide._version import __version__
 from foretide.service import forecasting, runs, steering
-from foretide.service.bodies import DESCRIBED
 from foretide.service.desk import ForecastDesk
-from foretide.service.entrance import Entrance
+from foretide.service.http.bodies import DESCRIBED
+from foretide.service.http.entrance import Entrance
+from foretide.service.http.problems import ProblemDocument, handle_problems
 from foretide.service.live import LiveHub
 from foretide.service.pages import add_pages
-from foretide.service.problems import ProblemDocument, handle_problems
 from foretide.service.prometheus import ServiceMetrics
 from foretide.service.settings import ServiceSettings
 from foretide.service.state import ServiceState

@@ -14,7 +14,7 @@ from foretide.errors import ConfigError, ForecastError, NotReadyError
 from foretide.forecast import FORECASTERS, Forecaster, Series, all_forecasters, make_forecaster
 from foretide.records import Forecast
 from foretide.service.crew import Crew
-from foretide.service.problems import Problem
+from foretide.service.http.problems import Problem
 from foretide.service.settings import ServiceSettings
 
 __all__ = ["ForecastDesk", "Question"]

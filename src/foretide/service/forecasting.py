@@ -10,10 +10,10 @@ from pydantic_core import to_json
 from starlette.responses import Response
 
 from foretide.forecast import all_forecasters
-from foretide.service.answers import json_answer
-from foretide.service.bodies import body_of, described
 from foretide.service.desk import Question
-from foretide.service.problems import Problem, problems
+from foretide.service.http.answers import json_answer
+from foretide.service.http.bodies import body_of, described
+from foretide.service.http.problems import Problem, problems
 from foretide.service.state import state_of
 
 __all__ = ["router"]

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from foretide.errors import ForetideError
-from foretide.service.problems import Problem
+from foretide.service.http.problems import Problem
 from foretide.service.settings import ServiceSettings
 from foretide.service.views import (
     decision_entry,
@@ -21,7 +21,7 @@ from foretide.service.views import (
     run_entry,
 )
 from foretide.store import News, RecordedRun, RunInfo, RunStore
-from foretide.store.codec import to_json
+from foretide.store.databases.codec import to_json
 
 __all__ = ["LiveHub", "as_events"]
 

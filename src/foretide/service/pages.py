@@ -9,7 +9,7 @@ from starlette.responses import FileResponse, Response
 from starlette.staticfiles import StaticFiles
 
 from foretide._version import __version__
-from foretide.service.answers import json_answer
+from foretide.service.http.answers import json_answer
 from foretide.service.state import state_of
 
 __all__ = ["add_pages"]

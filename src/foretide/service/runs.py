@@ -10,9 +10,9 @@ from starlette.responses import Response, StreamingResponse
 
 from foretide.records import Plan
 from foretide.service import schemas
-from foretide.service.answers import json_answer
 from foretide.service.graph import drawn, topology_of
-from foretide.service.problems import Problem, problems
+from foretide.service.http.answers import json_answer
+from foretide.service.http.problems import Problem, problems
 from foretide.service.state import ServiceState, state_of
 from foretide.service.views import (
     decision_entry,

@@ -8,9 +8,9 @@ from fastapi import APIRouter, Path, Request
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
-from foretide.service.answers import json_answer
 from foretide.service.graph import topology_of
-from foretide.service.problems import Problem, problems
+from foretide.service.http.answers import json_answer
+from foretide.service.http.problems import Problem, problems
 from foretide.service.runs import RunName
 from foretide.service.schemas import ControlState
 from foretide.service.state import ServiceState, state_of

@@ -16,8 +16,8 @@ from foretide.errors import MetricsError
 from foretide.events import Event
 from foretide.latency import LatencyHistogram
 from foretide.records import Floats, Forecast, Measurement
-from foretide.service.answers import columns, rounded
 from foretide.service.graph import topology_of
+from foretide.service.http.answers import columns, rounded
 from foretide.store import FeatureSample, LatencySample, RecordedRun, RunInfo, StoredDecision
 from foretide.store.merging import joined
 from foretide.topology.flow import FlowGraph

@@ -8,16 +8,16 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from foretide.records import Floats, Ints
-from foretide.sim import _kernels
-from foretide.sim.dispatching import Dispatcher
-from foretide.sim.exits import Exit
-from foretide.sim.fifo import Fifo
 from foretide.sim.load import Service
 from foretide.sim.network import Feed, StepFlow, merged, services_of, splitters_of
 from foretide.sim.settings import MicroBatch, SimulationSettings
 from foretide.sim.stages import Batch, Stage, stages_of
-from foretide.sim.station import Counts, drawn
-from foretide.sim.streams import RandomStreams
+from foretide.sim.stations import _kernels
+from foretide.sim.stations.base import Counts, drawn
+from foretide.sim.stations.dispatching import Dispatcher
+from foretide.sim.stations.exits import Exit
+from foretide.sim.stations.fifo import Fifo
+from foretide.sim.stations.streams import RandomStreams
 from foretide.topology import Topology
 from foretide.traces import RateTrace
 

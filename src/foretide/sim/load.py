@@ -9,8 +9,8 @@ from typing import Literal
 import numpy as np
 
 from foretide.records import Floats
-from foretide.sim import _kernels
 from foretide.sim.settings import Keys
+from foretide.sim.stations import _kernels
 from foretide.traces import RateTrace
 
 __all__ = ["Arrivals", "KeyDraw", "Service"]

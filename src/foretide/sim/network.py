@@ -9,17 +9,17 @@ import numpy as np
 
 from foretide.errors import ConfigError
 from foretide.records import Floats, Ints
-from foretide.sim import _kernels
-from foretide.sim.dispatching import Dispatcher
-from foretide.sim.even_station import EvenStation
-from foretide.sim.exits import Exit
 from foretide.sim.load import Arrivals, KeyDraw, Service
-from foretide.sim.replica_station import ReplicaStation
 from foretide.sim.settings import SimulationSettings
-from foretide.sim.shared_station import SharedStation
-from foretide.sim.splitting import Splitter
-from foretide.sim.station import Station, hosts_of
-from foretide.sim.streams import Purpose, RandomStreams
+from foretide.sim.stations import _kernels
+from foretide.sim.stations.base import Station, hosts_of
+from foretide.sim.stations.dispatching import Dispatcher
+from foretide.sim.stations.even import EvenStation
+from foretide.sim.stations.exits import Exit
+from foretide.sim.stations.replicas import ReplicaStation
+from foretide.sim.stations.shared import SharedStation
+from foretide.sim.stations.splitting import Splitter
+from foretide.sim.stations.streams import Purpose, RandomStreams
 from foretide.topology import Topology
 from foretide.traces import RateTrace
 

@@ -14,9 +14,9 @@ from foretide.latency import LatencyHistogram
 from foretide.records import Floats, Ints, Measurement, Plan
 from foretide.sim.batches import BatchNetwork
 from foretide.sim.network import Network
-from foretide.sim.replica_station import ReplicaStation
 from foretide.sim.settings import SimulationSettings
-from foretide.sim.station import Occupancy
+from foretide.sim.stations.base import Occupancy
+from foretide.sim.stations.replicas import ReplicaStation
 from foretide.topology import GroupingSpec, Topology
 from foretide.traces import RateTrace
 

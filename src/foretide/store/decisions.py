@@ -13,8 +13,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from foretide.records import Action, Forecast, Layout, Plan, Term, Window
-from foretide.store.codec import ArrayPack, ArrayShelf, from_json, to_json
-from foretide.store.database import Row
+from foretide.store.databases.codec import ArrayPack, ArrayShelf, from_json, to_json
+from foretide.store.databases.database import Row
 from foretide.store.rows import TableRow, forecast_row
 
 __all__ = ["DecisionLike", "FailureLike", "StoredDecision", "StoredFailure", "decision_rows", "stored_decision"]

@@ -14,8 +14,8 @@ import numpy as np
 from foretide.errors import ForetideError
 from foretide.latency import LatencyHistogram
 from foretide.records import Layout, Measurement
-from foretide.store.codec import pack, unpack
-from foretide.store.database import Row
+from foretide.store.databases.codec import pack, unpack
+from foretide.store.databases.database import Row
 from foretide.store.rows import TableRow, latency_of, latency_row, measurement_of_row, measurement_row
 from foretide.store.samples import LatencySample
 

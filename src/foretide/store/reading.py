@@ -11,10 +11,10 @@ from typing import Any
 from foretide.events import Event
 from foretide.latency import LatencyHistogram
 from foretide.records import Forecast, Measurement, Plan
-from foretide.store import sql
 from foretide.store.arrivals import Arrivals, arrivals_of
-from foretide.store.codec import from_json
-from foretide.store.database import Connection
+from foretide.store.databases import sql
+from foretide.store.databases.codec import from_json
+from foretide.store.databases.database import Connection
 from foretide.store.decisions import StoredDecision, stored_decision
 from foretide.store.rows import event_of, feature_sample_of, forecast_of, latency_of, measurement_of_row
 from foretide.store.samples import FeatureSample, LatencySample, Level, RunInfo

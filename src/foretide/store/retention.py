@@ -9,8 +9,8 @@ from functools import partial
 from typing import Any
 
 from foretide.records import Layout
-from foretide.store import sql
-from foretide.store.database import Connection, Row
+from foretide.store.databases import sql
+from foretide.store.databases.database import Connection, Row
 from foretide.store.merging import merge_features, merge_latencies, merge_measurements
 from foretide.store.rows import TableRow, run_info_of
 from foretide.store.samples import RunInfo

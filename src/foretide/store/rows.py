@@ -12,8 +12,8 @@ from foretide.errors import ForetideError
 from foretide.events import Event
 from foretide.latency import LatencyHistogram
 from foretide.records import CpuUse, Floats, Forecast, Layout, Measurement
-from foretide.store.codec import ArrayPack, ArrayShelf, from_json, pack, to_json, unpack
-from foretide.store.database import Row
+from foretide.store.databases.codec import ArrayPack, ArrayShelf, from_json, pack, to_json, unpack
+from foretide.store.databases.database import Row
 from foretide.store.errors import StoreError
 from foretide.store.samples import FeatureSample, LatencySample, RunInfo
 

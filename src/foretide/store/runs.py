@@ -17,21 +17,21 @@ from weakref import WeakValueDictionary
 from foretide.clock import Clock, SystemClock
 from foretide.events import Event, EventSink, LoggingSink, Severity
 from foretide.postgres import is_postgres
-from foretide.store import sql
 from foretide.store.arrivals import Arrivals
 from foretide.store.background import BackgroundWriter
 from foretide.store.backlog import Backlog
-from foretide.store.codec import plain
-from foretide.store.database import Connection, Database
+from foretide.store.databases import sql
+from foretide.store.databases.codec import plain
+from foretide.store.databases.database import Connection, Database
+from foretide.store.databases.postgres import PostgresDatabase
+from foretide.store.databases.sqlite import SqliteDatabase
 from foretide.store.errors import DatabaseError, UnknownRunError
-from foretide.store.postgres import PostgresDatabase
 from foretide.store.reading import RecordedRun, Resumed
 from foretide.store.recorder import RunRecorder
 from foretide.store.retention import Tidied, delete_run, tidy
 from foretide.store.rows import run_info_of
 from foretide.store.samples import RunInfo, RunSpec
 from foretide.store.settings import StoreSettings
-from foretide.store.sqlite import SqliteDatabase
 from foretide.store.writer import Writer
 
 __all__ = ["LATEST", "RunStore"]

@@ -11,9 +11,9 @@ from typing import Any, Protocol
 
 from foretide.clock import Clock
 from foretide.events import Severity
-from foretide.store import sql
 from foretide.store.backlog import Backlog, Item
-from foretide.store.database import Connection, Database, Row
+from foretide.store.databases import sql
+from foretide.store.databases.database import Connection, Database, Row
 from foretide.store.errors import DatabaseError, StoreError
 from foretide.store.retention import make_room, tidy
 from foretide.store.rows import TableRow, run_row

@@ -10,8 +10,8 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from foretide.cli import app
-from foretide.commands.compare_view import CompareView, comparison, means
-from foretide.commands.scenarios import find_traces
+from foretide.commands.simulating.compare_view import CompareView, comparison, means
+from foretide.commands.simulating.scenarios import find_traces
 from foretide.errors import ConfigError
 from foretide.sim.compare import ROW
 from foretide.traces import TraceError

@@ -12,8 +12,8 @@ import pytest
 from typer.testing import CliRunner
 
 from foretide.cli import app
-from foretide.commands import doctor_checks
-from foretide.commands.doctor_checks import Check, all_checks, java_version
+from foretide.commands.machine import doctor_checks
+from foretide.commands.machine.doctor_checks import Check, all_checks, java_version
 
 
 @pytest.fixture

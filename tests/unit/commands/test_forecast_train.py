@@ -11,11 +11,11 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from foretide.cli import app
-from foretide.commands.forecast_train import parse_models
-from foretide.commands.forecast_train_view import TrainingView, report_view, to_dict
+from foretide.commands.forecasting.forecast_train import parse_models
+from foretide.commands.forecasting.forecast_train_view import TrainingView, report_view, to_dict
 from foretide.errors import ConfigError
 from foretide.forecast import Lr
-from foretide.forecast.trainer import PairResult
+from foretide.forecast.training.trainer import PairResult
 from foretide.spark.training.history import Problem
 from foretide.spark.training.training import TrainingReport
 

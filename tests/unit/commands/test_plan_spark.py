@@ -11,7 +11,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from foretide.cli import app
-from foretide.commands.plan_spark_view import render
+from foretide.commands.running.plan_spark_view import render
 from foretide.compile.explain import Explanation, explain
 from foretide.topology import GroupingSpec, Topology, flow
 

@@ -12,7 +12,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from foretide.cli import app
-from foretide.commands.run_view import ProgressView, comparison_view, steered_view
+from foretide.commands.running.run_view import ProgressView, comparison_view, steered_view
 from foretide.control.score import RunScore
 from foretide.events import Event
 from foretide.latency import LatencyHistogram

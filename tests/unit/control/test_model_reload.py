@@ -12,9 +12,9 @@ from foretide.control import ControlLoop, FluidSystem, LoopSettings, Parts
 from foretide.control.trained import TrainedModels, catch_up
 from foretide.events import Event, EventLog
 from foretide.forecast import Basic, Forecaster, Series
-from foretide.forecast.model_card import ModelCard
-from foretide.forecast.model_store import ModelStore, StoredModel
 from foretide.forecast.registry import FORECASTERS
+from foretide.forecast.training.model_card import ModelCard
+from foretide.forecast.training.model_store import ModelStore, StoredModel
 from foretide.plan import PaSps
 from foretide.records import Floats, Forecast
 from foretide.topology import flow

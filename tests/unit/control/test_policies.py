@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from foretide.commands.run_control import Asked, chosen_policy, default_master, is_application, prepare
+from foretide.commands.running.run_control import Asked, chosen_policy, default_master, is_application, prepare
 from foretide.control import ControlSettings
 from foretide.control.policies import Setting, find_policy, peak_replicas, trace_peaks, trace_speed, with_guards
 from foretide.errors import ConfigError

@@ -15,7 +15,7 @@ from foretide.experiments.reproduce import EXPERIMENTS, RunError, find_experimen
 from foretide.experiments.reproduce.contract import Check, Comparison, Experiment, Line, Metric, Panel, Result, Scope
 from foretide.experiments.reproduce.figures import to_svg
 from foretide.experiments.reproduce.grouping_split import SplitJob
-from foretide.experiments.reproduce.pasps_runs import PaspsJob
+from foretide.experiments.reproduce.pasps.runs import PaspsJob
 
 PART = Metric("part", "a part", "part")
 RESULT = Result(

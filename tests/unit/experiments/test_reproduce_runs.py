@@ -6,16 +6,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from foretide.experiments.reproduce.bgelasor_runs import DayJob, Foreseen
-from foretide.experiments.reproduce.complex_application import complex_application
+from foretide.experiments.reproduce.bgelasor.long_traces import LOADS, TRACES_VARIABLE, long_trace, traces_folder
+from foretide.experiments.reproduce.bgelasor.runs import DayJob, Foreseen
 from foretide.experiments.reproduce.contract import Scope
-from foretide.experiments.reproduce.dabs_runs import DabsJob
-from foretide.experiments.reproduce.dabs_streams import OBSERVED, STREAMS, TOPOLOGIES, dabs_topology, stream
+from foretide.experiments.reproduce.dabs.runs import DabsJob
+from foretide.experiments.reproduce.dabs.streams import OBSERVED, STREAMS, TOPOLOGIES, dabs_topology, stream
 from foretide.experiments.reproduce.grouping_split import PHASES, SplitJob, delay_s
-from foretide.experiments.reproduce.long_traces import LOADS, TRACES_VARIABLE, long_trace, traces_folder
 from foretide.experiments.reproduce.osg_latency import OsgJob
-from foretide.experiments.reproduce.pasps_policies import PspsByForecast, RepeatInterval
-from foretide.experiments.reproduce.pasps_runs import PaspsJob
+from foretide.experiments.reproduce.pasps.complex_application import complex_application
+from foretide.experiments.reproduce.pasps.policies import PspsByForecast, RepeatInterval
+from foretide.experiments.reproduce.pasps.runs import PaspsJob
 from foretide.experiments.reproduce.published import PSPS_BY_TD, SAVED
 from foretide.experiments.reproduce.running import unique_jobs
 from foretide.experiments.reproduce.sim_runs import first_part, read_again

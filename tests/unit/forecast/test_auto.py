@@ -11,8 +11,8 @@ import pytest
 from foretide.errors import ConfigError, ForecastError
 from foretide.forecast import Auto, Basic, Forecaster, Series, load_forecaster, make_forecaster
 from foretide.forecast.background import Job
-from foretide.forecast.panel import KEPT
-from foretide.forecast.seasonal import SeasonalRegression, find_cycle, find_season
+from foretide.forecast.mixture.panel import KEPT
+from foretide.forecast.models.seasonal import SeasonalRegression, find_cycle, find_season
 from foretide.records import Floats
 
 

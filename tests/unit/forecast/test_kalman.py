@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from foretide.forecast import Kalman
-from foretide.forecast import kalman as kalman_module
+from foretide.forecast.models import kalman as kalman_module
 from foretide.records import Floats
 
 

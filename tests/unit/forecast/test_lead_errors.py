@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from foretide.forecast import Basic, Series
-from foretide.forecast.lead_errors import LeadErrors, difference_quantiles, row_quantiles
+from foretide.forecast.mixture.lead_errors import LeadErrors, difference_quantiles, row_quantiles
 
 NAN = float("nan")
 HALF = np.array([0.5])

@@ -3,10 +3,20 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from foretide.forecast.cheap_experts import HOLT, LINE, LOG, MEAN, MEDIAN, ROOT, CheapExpert, cheap_table, follow
-from foretide.forecast.conformal import ENOUGH, _adapt, calibrate
-from foretide.forecast.mixing import blend, mix
-from foretide.forecast.outlook import look_ahead
+from foretide.forecast.mixture.cheap_experts import (
+    HOLT,
+    LINE,
+    LOG,
+    MEAN,
+    MEDIAN,
+    ROOT,
+    CheapExpert,
+    cheap_table,
+    follow,
+)
+from foretide.forecast.mixture.conformal import ENOUGH, _adapt, calibrate
+from foretide.forecast.mixture.mixing import blend, mix
+from foretide.forecast.mixture.outlook import look_ahead
 from foretide.records import Floats
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from foretide.errors import ConfigError, ForecastError
 from foretide.forecast import Basic, Forecaster, Lr, Series
-from foretide.forecast.model_card import ModelCard, fingerprint, settings_key
-from foretide.forecast.model_store import ModelStore, StoredModel
+from foretide.forecast.training.model_card import ModelCard, fingerprint, settings_key
+from foretide.forecast.training.model_store import ModelStore, StoredModel
 
 
 def history(*values: float, name: str = "web") -> Series:

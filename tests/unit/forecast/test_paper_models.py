@@ -130,7 +130,7 @@ def test_arima_falls_back_where_it_cannot_be_fitted(monkeypatch: pytest.MonkeyPa
     def fails(z: Floats, order: tuple[int, int, int]) -> object:
         raise np.linalg.LinAlgError("singular")
 
-    monkeypatch.setattr("foretide.forecast.arima._model", fails)
+    monkeypatch.setattr("foretide.forecast.models.arima._model", fails)
     assert Arima().fit(SERIES["walk"]).predict(2).mean == pytest.approx([SERIES["walk"][-1]] * 2)
     assert Arima().fit([5.0, 7.0]).predict(1).mean.tolist() == [7.0]
 

@@ -15,7 +15,7 @@ import pytest
 from foretide.errors import ConfigError, ForecastError
 from foretide.forecast import FORECASTERS, Basic, Lr, Series, all_forecasters, load_forecaster, make_forecaster
 from foretide.forecast import registry as registry_module
-from foretide.forecast.archive import read_archive, write_archive
+from foretide.forecast.training.archive import read_archive, write_archive
 from foretide.records import Floats
 from foretide.registry import Registry
 
@@ -62,7 +62,7 @@ def test_a_failed_save_leaves_the_old_file(saved: Path, monkeypatch: pytest.Monk
     def fails(source: str, target: str) -> None:
         raise OSError("disk is full")
 
-    monkeypatch.setattr("foretide.forecast.archive.os.replace", fails)
+    monkeypatch.setattr("foretide.forecast.training.archive.os.replace", fails)
     with pytest.raises(OSError, match="disk is full"):
         Basic().fit([1.0]).save(saved)
     assert saved.read_bytes() == before

@@ -9,8 +9,15 @@ import pytest
 from foretide.errors import ConfigError, ForecastError
 from foretide.forecast import Basic, Lr, Series
 from foretide.forecast.backtest import BacktestOptions, backtest
-from foretide.forecast.model_store import ModelStore
-from foretide.forecast.trainer import METRICS, TrainerOptions, judge, single_threaded, train_model, training_forecaster
+from foretide.forecast.training.model_store import ModelStore
+from foretide.forecast.training.trainer import (
+    METRICS,
+    TrainerOptions,
+    judge,
+    single_threaded,
+    train_model,
+    training_forecaster,
+)
 
 
 def series(*values: float) -> Series:

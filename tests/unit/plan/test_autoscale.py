@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from foretide.plan.autoscale import Autoscale
-from foretide.plan.autoscale_plus import AutoscalePlus
 from foretide.plan.base import Situation
+from foretide.plan.planners.autoscale import Autoscale
+from foretide.plan.planners.autoscale_plus import AutoscalePlus
 from foretide.records import CpuUse, Plan
 from foretide.topology import Topology, flow
 

@@ -1,8 +1,15 @@
 import numpy as np
 import pytest
 
-from foretide.plan.cba import Cba, cancel_restarts, capacity_timetable, cba_timetable, merge_actions, optimality_gap
 from foretide.plan.cost import Costs, timetable_cost
+from foretide.plan.planners.cba import (
+    Cba,
+    cancel_restarts,
+    capacity_timetable,
+    cba_timetable,
+    merge_actions,
+    optimality_gap,
+)
 
 
 def merging(reroute, running=8):

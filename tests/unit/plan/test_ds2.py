@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from foretide.plan.base import Situation
-from foretide.plan.ds2 import Ds2
+from foretide.plan.planners.ds2 import Ds2
 from foretide.topology import flow
 
 MakeSituation = Callable[..., Situation]

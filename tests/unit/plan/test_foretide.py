@@ -14,7 +14,7 @@ from foretide.control.settings import LoopSettings
 from foretide.errors import PlanError
 from foretide.forecast import Auto, Basic
 from foretide.plan import Foretide, PaSps, Situation
-from foretide.plan.foretide import surprise_wait_s
+from foretide.plan.planners.foretide import surprise_wait_s
 from foretide.records import Forecast, Plan
 from foretide.topology import Topology, flow
 

@@ -15,8 +15,8 @@ from foretide.plan.guards import (
     share_slots,
     standard_guards,
 )
-from foretide.plan.pasps import PaSps
-from foretide.plan.static import Static
+from foretide.plan.planners.pasps import PaSps
+from foretide.plan.planners.static import Static
 from foretide.records import Plan
 from foretide.topology import flow
 

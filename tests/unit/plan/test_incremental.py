@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from foretide.plan.base import Situation
-from foretide.plan.incremental import Incremental
+from foretide.plan.planners.incremental import Incremental
 from foretide.records import CpuUse
 
 MakeSituation = Callable[..., Situation]

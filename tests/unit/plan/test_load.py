@@ -18,9 +18,9 @@ from foretide.plan.load import (
     source_mix,
     whole_replicas,
 )
-from foretide.plan.pasps import PaSps
-from foretide.plan.presps import Presps
-from foretide.plan.static import Static
+from foretide.plan.planners.pasps import PaSps
+from foretide.plan.planners.presps import Presps
+from foretide.plan.planners.static import Static
 from foretide.records import Plan
 from foretide.topology import Topology, flow
 

@@ -3,7 +3,7 @@ import pytest
 
 from foretide.errors import PlanError
 from foretide.plan.cost import Costs, timetable_cost
-from foretide.plan.optimal import Optimal, optimal_timetable
+from foretide.plan.planners.optimal import Optimal, optimal_timetable
 
 PRICES = Costs(running=8, start=5, stop=5, reroute=0)
 
@@ -49,7 +49,7 @@ def test_columns_are_planned_as_if_alone_also_across_blocks(monkeypatch):
     needs, initial = np.random.default_rng(1).integers(0, 9, (10, 30)), np.arange(30) % 12
     alone = [optimal_timetable(needs[:, at], PRICES, initial=initial[at]) for at in range(30)]
 
-    monkeypatch.setattr("foretide.plan.optimal._CELLS", 10 * 12 * 7)
+    monkeypatch.setattr("foretide.plan.planners.optimal._CELLS", 10 * 12 * 7)
 
     assert np.array_equal(optimal_timetable(needs, PRICES, initial=initial), np.stack(alone, axis=1))
 

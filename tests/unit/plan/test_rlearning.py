@@ -13,7 +13,7 @@ import pytest
 from foretide.errors import ConfigError
 from foretide.plan.base import Situation
 from foretide.plan.knowledge import ACTIONS, Buckets, Knowledge
-from foretide.plan.rlearning import RLearning
+from foretide.plan.planners.rlearning import RLearning
 from foretide.topology import Topology, flow
 
 MakeSituation = Callable[..., Situation]

@@ -3,8 +3,8 @@ import pytest
 
 from foretide.errors import PlanError
 from foretide.plan.epochs import epoch_loads
-from foretide.plan.spea import Spea, spea_timetable
-from foretide.plan.srea import Srea, srea_timetable
+from foretide.plan.planners.spea import Spea, spea_timetable
+from foretide.plan.planners.srea import Srea, srea_timetable
 from foretide.topology import flow
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from foretide.plan.base import Situation
-from foretide.plan.threshold import Threshold
+from foretide.plan.planners.threshold import Threshold
 from foretide.topology import Topology, flow
 
 MakeSituation = Callable[..., Situation]

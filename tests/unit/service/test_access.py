@@ -7,7 +7,7 @@ from fastapi.testclient import TestClient
 
 from foretide.config import validated
 from foretide.errors import ConfigError
-from foretide.service.limits import RateLimit
+from foretide.service.http.limits import RateLimit
 from foretide.service.settings import ServiceSettings
 
 Clients = Callable[..., TestClient]

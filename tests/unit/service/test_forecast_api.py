@@ -13,7 +13,7 @@ from foretide.forecast import FORECASTERS, Basic, Lr
 from foretide.records import Floats
 from foretide.service import desk
 from foretide.service.desk import ForecastDesk, Question
-from foretide.service.problems import Problem
+from foretide.service.http.problems import Problem
 from foretide.service.settings import ServiceSettings
 
 Clients = Callable[..., TestClient]

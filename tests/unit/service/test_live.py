@@ -12,8 +12,8 @@ from fastapi.testclient import TestClient
 
 from foretide.events import Event
 from foretide.records import Measurement
+from foretide.service.http.problems import Problem
 from foretide.service.live import LiveHub
-from foretide.service.problems import Problem
 from foretide.service.settings import ServiceSettings
 from foretide.store import RecordedRun, RunRecorder, RunSpec, RunStore
 from foretide.topology import flow

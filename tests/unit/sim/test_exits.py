@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from foretide.latency import LatencyHistogram
-from foretide.sim.exits import Exit
+from foretide.sim.stations.exits import Exit
 
 
 def leaving(latencies_s: np.ndarray) -> np.ndarray:

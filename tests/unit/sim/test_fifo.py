@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from foretide.sim.fifo import Fifo
+from foretide.sim.stations.fifo import Fifo
 
 
 def numbered(first: int, count: int) -> np.ndarray:

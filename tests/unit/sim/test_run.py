@@ -12,9 +12,9 @@ from foretide.errors import ConfigError, PlanError
 from foretide.forecast import Basic
 from foretide.plan import Planner, Situation
 from foretide.plan.guards import Cooldown, Guarded
-from foretide.plan.pasps import PaSps
-from foretide.plan.static import Static
-from foretide.plan.threshold import Threshold
+from foretide.plan.planners.pasps import PaSps
+from foretide.plan.planners.static import Static
+from foretide.plan.planners.threshold import Threshold
 from foretide.records import Plan
 from foretide.sim.options import SimulationOptions
 from foretide.sim.run import peak_replicas, simulate

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from foretide.sim.splitting import Splitter
+from foretide.sim.stations.splitting import Splitter
 
 
 def tuples(count: int) -> np.ndarray:

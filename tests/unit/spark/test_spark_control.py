@@ -13,7 +13,7 @@ from foretide.clock import ManualClock
 from foretide.control import ControlSettings
 from foretide.spark.steering.controller import Controller, Steering
 from foretide.store import RunSpec, RunStore
-from foretide.store.sqlite import SqliteDatabase
+from foretide.store.databases.sqlite import SqliteDatabase
 from foretide.topology import Topology, flow
 
 #: Seconds that an event takes at each operator.

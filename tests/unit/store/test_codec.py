@@ -8,7 +8,7 @@ import pytest
 
 import foretide.store
 from foretide.errors import ForetideError
-from foretide.store.codec import from_json, pack, to_json, unpack
+from foretide.store.databases.codec import from_json, pack, to_json, unpack
 from foretide.store.settings import StoreSettings
 
 

@@ -18,7 +18,7 @@ import pytest
 from foretide.events import Event, EventLog
 from foretide.records import Layout, Measurement
 from foretide.store import DatabaseError, RunSpec, RunStore, StoreSettings, StoreVersionError
-from foretide.store.sqlite import SqliteConnection, SqliteDatabase
+from foretide.store.databases.sqlite import SqliteConnection, SqliteDatabase
 
 SETTINGS = StoreSettings(lock_wait_s=0.0)
 Measured = Callable[..., Measurement]

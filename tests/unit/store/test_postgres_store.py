@@ -25,8 +25,8 @@ from foretide.store import (
     default_store,
     default_store_path,
 )
-from foretide.store.postgres import PostgresDatabase
-from foretide.store.schema import MIGRATIONS
+from foretide.store.databases.postgres import PostgresDatabase
+from foretide.store.databases.schema import MIGRATIONS
 
 NEWEST = len(MIGRATIONS)
 SETTINGS = StoreSettings(lock_wait_s=0.0)

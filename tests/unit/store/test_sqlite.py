@@ -9,9 +9,9 @@ import pytest
 
 from foretide.records import Measurement
 from foretide.store import RunSpec, RunStore, StoreVersionError
+from foretide.store.databases.schema import MIGRATIONS
+from foretide.store.databases.sqlite import SqliteDatabase
 from foretide.store.errors import DatabaseError
-from foretide.store.schema import MIGRATIONS
-from foretide.store.sqlite import SqliteDatabase
 
 NEWEST = len(MIGRATIONS)
 

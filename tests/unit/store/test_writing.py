@@ -11,8 +11,8 @@ from foretide.errors import ConfigError, MetricsError
 from foretide.records import Measurement
 from foretide.store import FeatureSample, RunSpec, RunStore, StoreSettings, default_store_path
 from foretide.store.backlog import Backlog, Item
+from foretide.store.databases.sqlite import SqliteDatabase
 from foretide.store.merging import joined
-from foretide.store.sqlite import SqliteDatabase
 from foretide.store.writer import Writer
 from foretide.topology import flow
 

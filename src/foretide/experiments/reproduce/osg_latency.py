@@ -17,7 +17,7 @@ from foretide.experiments.reproduce.contract import (
     Scope,
 )
 from foretide.experiments.reproduce.orderings import below, each_seed
-from foretide.experiments.reproduce.pasps_policies import fixed
+from foretide.experiments.reproduce.pasps.policies import fixed
 from foretide.experiments.reproduce.published import LATENCY
 from foretide.experiments.reproduce.sim_runs import RunOutcome, by_seed, recorded
 from foretide.plan import make_planner

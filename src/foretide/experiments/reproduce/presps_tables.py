@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from foretide.experiments.reproduce.contract import Check, Comparison, Experiment, Line, Outcomes, Panel, Result, Scope
 from foretide.experiments.reproduce.orderings import ascending, below, each_seed, within
-from foretide.experiments.reproduce.pasps_runs import DABS_WEIGHT, SETUP_NOTES, PaspsJob
-from foretide.experiments.reproduce.pasps_tables import compared, course, values_of
+from foretide.experiments.reproduce.pasps.runs import DABS_WEIGHT, SETUP_NOTES, PaspsJob
+from foretide.experiments.reproduce.pasps.tables import compared, course, values_of
 from foretide.experiments.reproduce.published import LATENCY, PRESPS_TABLE_3, PROCESSED, PSPS_BY_TD, SAVED
 from foretide.experiments.reproduce.sim_runs import by_seed
 

@@ -8,8 +8,11 @@ from fnmatch import fnmatchcase
 from types import MappingProxyType
 
 from foretide.errors import ConfigError
-from foretide.experiments.reproduce import bgelasor, dabs, grouping_split, osg_latency, pasps_tables, presps_tables
+from foretide.experiments.reproduce import grouping_split, osg_latency, presps_tables
+from foretide.experiments.reproduce.bgelasor import figures as bgelasor
 from foretide.experiments.reproduce.contract import Experiment
+from foretide.experiments.reproduce.dabs import figures as dabs
+from foretide.experiments.reproduce.pasps import tables as pasps_tables
 
 __all__ = ["ALL", "EXPERIMENTS", "find_experiments"]
 

@@ -10,14 +10,14 @@ import numpy.typing as npt
 from pydantic import Field, PrivateAttr, model_validator
 
 from foretide.errors import ConfigError, ForecastError
-from foretide.forecast.archive import Arrays
 from foretide.forecast.base import Array, Forecaster, Series, bridged
 from foretide.forecast.deep.settings import TrainingOptions, TrainingSettings
 from foretide.forecast.deep.trained import Trained
 from foretide.forecast.deep.weights import Cell
 from foretide.forecast.deep.windows import Windows, cut_windows, split_windows
-from foretide.forecast.lead_errors import LeadErrors
+from foretide.forecast.mixture.lead_errors import LeadErrors
 from foretide.forecast.scaling import scale_of
+from foretide.forecast.training.archive import Arrays
 from foretide.records import Floats
 
 __all__ = ["Recurrent"]

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from foretide.errors import ForecastError
-from foretide.forecast.archive import read_archive, write_archive
+from foretide.forecast.training.archive import read_archive, write_archive
 from foretide.health.dataset import MachineTable, target_columns
 from foretide.health.errors import HealthModelError
 from foretide.health.features import MACHINE_NAMES, TARGETS, WORKER_NAMES

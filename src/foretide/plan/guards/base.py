@@ -66,7 +66,7 @@ class Guarded:
     Examples
     --------
     >>> from foretide.plan.guards import Cooldown
-    >>> from foretide.plan.static import Static
+    >>> from foretide.plan.planners.static import Static
     >>> Guarded(Static(replicas=4), (Cooldown(),)).name
     'static'
     """

@@ -23,7 +23,7 @@ from foretide.control.drift import DriftWatch
 from foretide.errors import ForetideError
 from foretide.events import Event, EventLog, EventSink, FanOut, Severity
 from foretide.forecast import Series
-from foretide.forecast.model_store import ModelStore
+from foretide.forecast.training.model_store import ModelStore
 from foretide.plan import Guarded, Planner
 from foretide.spark.settings import EngineSettings
 from foretide.spark.steering.actuator import Changeable, SparkActuator

@@ -19,9 +19,9 @@ from pyspark.sql import functions as sf
 
 from foretide.errors import ConfigError, ForecastError
 from foretide.forecast import Forecaster, Series
-from foretide.forecast.model_card import fingerprint, settings_key
-from foretide.forecast.model_store import ModelStore
-from foretide.forecast.trainer import (
+from foretide.forecast.training.model_card import fingerprint, settings_key
+from foretide.forecast.training.model_store import ModelStore
+from foretide.forecast.training.trainer import (
     METRICS,
     PairResult,
     TrainerOptions,

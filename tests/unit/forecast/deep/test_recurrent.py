@@ -9,8 +9,8 @@ import pytest
 from foretide.config import validated
 from foretide.errors import ConfigError, ForecastError
 from foretide.forecast import Forecaster, Series
-from foretide.forecast.archive import read_archive
 from foretide.forecast.deep import BiGru, BiLstm, Gru, Lstm, Recurrent
+from foretide.forecast.training.archive import read_archive
 from foretide.records import Floats
 
 for module in ("jax", "equinox", "optax"):

@@ -1,0 +1,81 @@
+"""``foretide doctor``: whether this machine has what Foretide needs."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.table import Table
+
+    from foretide.commands.machine.doctor_checks import Check
+
+__all__ = ["doctor"]
+
+_WIDE = 140
+_STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
+_SIGNS = {"ok": "✓ ok", "warn": "! warn", "fail": "✗ fail"}
+
+
+def doctor(
+    quick: Annotated[bool, typer.Option("--quick", help="Leave out the check that starts Spark.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the checks as JSON.")] = False,
+) -> None:
+    """Check that Python, Java, Spark and its workers, memory, disk, ports and the store are as they should be.
+
+    Says of each what was found and, where it is wanting, what to do. A warning is a limit to know of; a failure keeps
+    something from working, and makes the exit status 1.
+
+    [bold]Example:[/] foretide doctor
+
+    [bold]In a script:[/] foretide doctor --quick --json
+    """
+    from rich.console import Console
+
+    from foretide.commands.machine.doctor_checks import all_checks
+
+    console = Console() if Console().is_terminal else Console(width=_WIDE)
+    if as_json or not console.is_terminal:
+        checks = list(all_checks(quick=quick))
+    else:
+        with console.status("looking around; Spark takes some seconds" if not quick else "looking around"):
+            checks = list(all_checks(quick=quick))
+    failed = [check.name for check in checks if check.status == "fail"]
+    if as_json:
+        body = {"ok": not failed, "checks": [asdict(check) for check in checks]}
+        typer.echo(json.dumps(body, indent=2, ensure_ascii=False))
+    else:
+        console.print(_table(checks))
+        console.print(_verdict(checks), highlight=False)
+    if failed:
+        raise typer.Exit(1)
+
+
+def _table(checks: Sequence[Check]) -> Table:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
+    table.add_column("check", style="bold cyan", no_wrap=True)
+    table.add_column("", no_wrap=True)
+    table.add_column("found", overflow="fold")
+    table.add_column("what to do", style="dim", overflow="fold")
+    for check in checks:
+        sign = Text(_SIGNS[check.status], style=_STYLES[check.status])
+        table.add_row(check.name, sign, Text(check.found), Text(check.remedy))
+    return table
+
+
+def _verdict(checks: Sequence[Check]) -> str:
+    """Return all of it in one line."""
+    failed = [check.name for check in checks if check.status == "fail"]
+    warned = [check.name for check in checks if check.status == "warn"]
+    if failed:
+        return f"\n{len(failed)} failed: {', '.join(failed)}"
+    return "\nall is well" + (f"; limits to know of: {', '.join(warned)}" if warned else "")

@@ -1,0 +1,1 @@
+"""Commands around a topology on Spark: run, steer, profile, plan-spark. They may import anything below."""

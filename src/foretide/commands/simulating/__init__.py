@@ -1,0 +1,1 @@
+"""Commands without Spark: simulate, compare, reproduce. They may import anything below."""

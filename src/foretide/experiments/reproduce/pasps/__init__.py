@@ -1,0 +1,1 @@
+"""Tables of PA-SPS, made anew."""

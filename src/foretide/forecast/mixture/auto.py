@@ -1,0 +1,324 @@
+"""The product's default: an online mixture of many models, with calibrated quantiles."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field, PrivateAttr, field_validator
+
+from foretide.errors import ConfigError, ForecastError
+from foretide.forecast.background import Job
+from foretide.forecast.base import LEVELS, Array, Forecaster, Series
+from foretide.forecast.mixture.cheap_experts import CHEAP_EXPERTS, cheap_names, cheap_table, damped_sums
+from foretide.forecast.mixture.lead_errors import difference_quantiles
+from foretide.forecast.mixture.outlook import block_ends, look_ahead, look_ahead_many
+from foretide.forecast.mixture.panel import KEPT, Panel, filled
+from foretide.forecast.mixture.study import Study, study
+from foretide.forecast.models.seasonal_trees import SeasonalTrees
+from foretide.forecast.scaling import rates, scale_of
+from foretide.forecast.training.archive import Arrays
+from foretide.records import Floats, Forecast
+
+__all__ = ["Auto", "ManyForecasts"]
+
+# Below this many values a regression on seasons has nothing to learn.
+_LONG = 400
+# A gap at the end up to this long is forecast over; what comes after a longer one is anyone's guess.
+_LONGEST_GAP = 64
+# Changes of the series that stand in for errors before there are any.
+_CHANGES = 100
+_TABLE = cheap_table(CHEAP_EXPERTS)
+_NAMES = cheap_names(CHEAP_EXPERTS)
+# Below this many series a second thread costs more than it brings.
+_WORTH_THREADS = 64
+
+
+@dataclass(frozen=True, eq=False)
+class ManyForecasts:
+    """The forecasts of many series.
+
+    Parameters
+    ----------
+    mean : array over series and steps
+        Expected rates; NaN for a series of which no value is known.
+    quantiles : mapping of float to array over series and steps
+        Quantiles of the same, by level.
+    mean_quantiles : mapping of float to array over series
+        Quantiles of the mean over all steps, by level.
+    """
+
+    mean: Floats
+    quantiles: Mapping[float, Floats]
+    mean_quantiles: Mapping[float, Floats]
+
+
+class Auto(Forecaster):
+    """Mix many models online, trusting each as far as its forecasts were right of late.
+
+    - Some thirty cheap experts (exponential smoothing of values, logarithms and roots at several rates, damped trends,
+      medians, lines) are refitted at every step.
+    - With 400 values and more, a regression on lags, seasonal lags and the time of the season takes part; it is learnt
+      anew every `refit_every` values, in the background.
+    - So do dear models, trained anew every `retrain_every` values: those named in `dear`, without it `seasonal-trees`
+      where the extra ``boost`` is installed. Models trained elsewhere join by `supply`.
+
+    Weights are kept for blocks of lead times (1, 2-3, 4-7, ...) and follow the absolute errors of the experts over the
+    last few hundred values; trained experts are then averaged with that mixture by the inverse of their squared errors,
+    see `foretide.forecast.mixture.mixing`. An expert that is not trained yet has no weight. Since experts
+    are compared by absolute errors the mixture is nearer to the median than to the mean of skewed rates. Quantiles of
+    each step, and of the mean over all steps (`Forecast.mean_quantiles`), are those of the mixture's own errors,
+    calibrated by adaptive conformal inference (`foretide.forecast.mixture.conformal`).
+
+    `weights` tells which expert leads, and every forecast carries the same as `Forecast.weights`.
+
+    Examples
+    --------
+    >>> forecast = Auto().fit(100.0 + 5.0 * np.arange(40.0)).predict(3)
+    >>> bool(np.allclose(forecast.mean, [300.0, 305.0, 310.0], rtol=0.02))
+    True
+    >>> sorted(forecast.mean_quantiles)
+    [0.1, 0.5, 0.9]
+    """
+
+    name: ClassVar[str] = "auto"
+    summary: ClassVar[str] = "a mixture of many models, weighted by how right each was of late; the default"
+    spec: ClassVar[tuple[str, ...]] = ("P6", "B1")
+    check_settings: ClassVar[Mapping[str, Any]] = {"background": False}
+
+    window: int = Field(default=16_384, ge=1, description="Observations that it keeps, for seasons and for training.")
+    ahead: int = Field(default=12, ge=1, le=1024, description="Steps ahead for which trained experts take part.")
+    refit_every: int = Field(default=200, ge=1, description="New values after which the regression is learnt anew.")
+    dear: tuple[str, ...] | None = Field(
+        default=None,
+        description="Dear models to train as experts; unset, seasonal-trees where the extra boost is installed.",
+    )
+    retrain_every: int = Field(default=1000, ge=1, description="New values after which dear models are trained anew.")
+    background: bool = Field(
+        default=True, description="Train beside the control loop; without it, results do not depend on timing."
+    )
+    _panel: Panel | None = PrivateAttr(default=None)
+    _job: Job[Study] = PrivateAttr(default_factory=Job)
+    _studied_at: int = PrivateAttr(default=0)
+    _trained_at: int = PrivateAttr(default=0)
+    _weights: dict[str, float] = PrivateAttr(default_factory=dict)
+    _mean_offsets: Floats = PrivateAttr(default_factory=lambda: np.empty(0))
+
+    @field_validator("dear")
+    @classmethod
+    def _known_models(cls, dear: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        from foretide.forecast.registry import make_forecaster  # the registry knows this class
+
+        if dear is not None and cls.name in dear:
+            raise ConfigError("dear", expected="models other than auto itself", got=list(dear))
+        for name in dear or ():
+            make_forecaster(name)
+        return dear
+
+    def weights(self) -> Mapping[str, float]:
+        """Return the part of each expert in the last forecast, on average over its steps, the greatest first.
+
+        >>> model = Auto().fit(100.0 + 5.0 * np.arange(40.0))
+        >>> _ = model.predict(6)
+        >>> next(iter(model.weights()))[:4]
+        'line'
+        """
+        return dict(self._weights)
+
+    def supply(self, model: Forecaster) -> Self:
+        """Let a trained forecaster take part, which is this one's from now on.
+
+        It first goes through the values that came after its training, step by step: the forecasts it makes of them are
+        the record by which it is weighed. Train it on all but the last few hundred values, or it starts with none.
+
+        Raises
+        ------
+        ForecastError
+            When it has seen values that this one has not, or misses some that are not kept any more.
+        """
+        mine, its = self._series, model._series
+        missed = round((mine.ended_at_s - its.ended_at_s) / mine.step_s)
+        if not math.isclose(mine.step_s, its.step_s) or not 0 <= missed <= mine.values.size or not its.values.size:
+            raise ForecastError(
+                f"expert {model.name!r} of {mine.name!r}: expected one that was trained on the same series up to at "
+                f"most {mine.values.size} steps of {mine.step_s:g} s before {mine.ended_at_s:g} s, got one up to "
+                f"{its.ended_at_s:g} s in steps of {its.step_s:g} s; fit this one first, and train the expert on part "
+                f"of the same history"
+            )
+        self._experts().admit(model.name, model, mine.part(mine.values.size - missed, mine.values.size), self._seen)
+        return self
+
+    def predict(self, horizon: int, levels: Sequence[float] = LEVELS) -> Forecast:
+        """Return the forecast of the next `horizon` steps, with quantiles of their mean and the experts' weights."""
+        forecast = super().predict(horizon, levels)
+        scale = scale_of(_finite(self._series.values))
+        found = np.sort(rates((forecast.mean / scale).mean() + self._mean_offsets, scale))
+        offsets = dict(zip(forecast.quantiles, found.tolist(), strict=True))
+        return replace(forecast, mean_quantiles=offsets, weights=self.weights())
+
+    def forecast_mean(self, values: Floats, horizon: int) -> Floats:
+        """Return the mean alone."""
+        return self.outlook(values, horizon, np.empty(0))[0]
+
+    def outlook(self, values: Floats, horizon: int, levels: Floats) -> tuple[Floats, Floats]:
+        """Run all experts over the last values, mix them, and calibrate."""
+        gap = min(_gap(self._series.values), _LONGEST_GAP)
+        steps = horizon + gap
+        recent = values[-KEPT:]
+        ends = block_ends(steps)
+        others = self._others(recent.size, steps)
+        mean, offsets, weights = look_ahead(recent, _TABLE, damped_sums(_TABLE, steps), others, ends, levels)
+        self._note_weights(weights, ends)
+        stand_in = difference_quantiles(recent[-_CHANGES:], levels, steps)
+        offsets = np.where(np.isnan(offsets), np.column_stack((stand_in, stand_in.mean(axis=1))), offsets)
+        self._mean_offsets = offsets[:, -1]
+        return mean[gap:], mean[gap:] + offsets[:, gap:-1]
+
+    def predict_many(self, rows: npt.ArrayLike, horizon: int, levels: Sequence[float] = LEVELS) -> ManyForecasts:
+        """Return the forecasts of many series at once, by the cheap experts alone; nothing learnt is used or changed.
+
+        `rows` holds one series a row, NaN where nothing was measured; their steps are all the same. Each forecast is
+        what a fresh forecaster would say after `fit` on that row, except for experts that train.
+
+        >>> many = Auto().predict_many(np.full((3, 30), 7.0), horizon=2)
+        >>> many.mean[0], many.mean_quantiles[0.9].shape
+        (array([7., 7.]), (3,))
+        """
+        table = np.asarray(rows, dtype=np.float64)
+        if table.ndim != 2 or horizon < 1:
+            raise ConfigError(
+                "rows, horizon", expected="a table of series and at least 1 step", got=(table.shape, horizon)
+            )
+        asked = np.unique(np.asarray(levels, dtype=np.float64))
+        known = np.isfinite(table).any(axis=1)
+        mean = np.full((len(table), horizon), np.nan)
+        quantiles = np.full((len(table), asked.size, horizon + 1), np.nan)
+        if known.any():
+            mean[known], quantiles[known] = _look_ahead_all(table[known][:, -KEPT:], horizon, asked)
+        by_level = {level: quantiles[:, k] for k, level in enumerate(asked.tolist())}
+        return ManyForecasts(
+            mean,
+            {level: found[:, :-1] for level, found in by_level.items()},
+            {level: found[:, -1] for level, found in by_level.items()},
+        )
+
+    def finish(self) -> Self:
+        """Wait for what trains in the background, and use it."""
+        self._take(self._job.wait())
+        return self
+
+    def _train(self, history: Series) -> None:
+        self._panel, self._weights, self._studied_at, self._trained_at = None, {}, self._seen, 0
+        self._job.drop()
+        known = filled(self._series.values)
+        if known.size >= _LONG:
+            self._experts().learn_season(known, self._seen)
+            self._trained_at = self._seen
+            self._begin_study(min(KEPT, known.size // 4), self._dear_models())
+
+    def _observe(self, new: Series) -> None:
+        if self._panel is None and self._series.values.size < _LONG:
+            return
+        known = filled(self._series.values)
+        self._experts().follow(new, known, self._seen)
+        self._take(self._job.result())
+        if self._seen - self._studied_at >= self.refit_every and not self._job.running:
+            self._studied_at = self._seen
+            due = not self._trained_at or self._seen - self._trained_at >= self.retrain_every
+            self._trained_at = self._seen if due else self._trained_at
+            self._begin_study(0, self._dear_models() if due else ())
+
+    def _dear_models(self) -> tuple[str, ...]:
+        if self.dear is not None:
+            return self.dear
+        return () if SeasonalTrees.missing() else (SeasonalTrees.name,)
+
+    def _begin_study(self, held: int, models: tuple[str, ...]) -> None:
+        """Train on all but the last `held` values, here or beside."""
+        if held and not models:
+            return
+        size = self._series.values.size - held
+        task = study(self._series.part(0, size), self._seen - held, self.ahead, models)
+        if self.background:
+            self._job.start(task)
+        else:
+            self._take(task())
+
+    def _take(self, learnt: Study | None) -> None:
+        """Use what was learnt."""
+        if learnt is None:
+            return
+        panel, size = self._experts(), self._series.values.size
+        panel.take_season(learnt.seasonal)
+        missed = self._series.part(size - min(self._seen - learnt.seen, size), size)
+        for name, model in learnt.models.items():
+            panel.admit(name, model, missed, self._seen)
+
+    def _experts(self) -> Panel:
+        if self._panel is None:
+            self._panel = Panel(self.ahead)
+        return self._panel
+
+    def _others(self, size: int, steps: int) -> Floats:
+        """Return what the trained experts said at the last origins, in the units of the values."""
+        if self._panel is None or not self._panel.names:
+            return np.empty((size, 0, 0))
+        end = self._seen - _gap(self._series.values)
+        return self._panel.record(end, size)[:, :, :steps] / scale_of(_finite(self._series.values))
+
+    def _note_weights(self, weights: Floats, ends: npt.NDArray[np.int64]) -> None:
+        part = weights @ np.diff(ends, prepend=0) / ends[-1]
+        names = _NAMES if self._panel is None else (*_NAMES, *self._panel.names)
+        order = np.argsort(-part, kind="stable").tolist()
+        self._weights = {names[k]: float(part[k]) for k in order}
+
+    def _learnt(self) -> dict[str, Array]:
+        return (
+            {}
+            if self._panel is None
+            else {"at": np.array([self._studied_at, self._trained_at]), **self._panel.arrays()}
+        )
+
+    def _restore(self, arrays: Arrays) -> None:
+        if arrays:
+            self._studied_at, self._trained_at = arrays["at"].tolist()
+            self._panel = Panel.of(arrays)
+
+
+def _look_ahead_all(table: Floats, horizon: int, levels: Floats) -> tuple[Floats, Floats]:
+    """Return mean and quantiles, those of the mean over all steps last, of series of which each has a value."""
+    rows = np.array([filled(row) for row in table]) if np.isnan(table).any() else table
+    scales = np.array([scale_of(row) for row in rows])[:, None]
+    rows = np.ascontiguousarray(rows / scales)
+    sums, ends = damped_sums(_TABLE, horizon), block_ends(horizon)
+    workers = min(os.cpu_count() or 1, 1 + len(rows) // _WORTH_THREADS)
+    parts = np.array_split(rows, workers)
+    with ThreadPoolExecutor(workers) as pool:
+        found = list(pool.map(lambda part: look_ahead_many(part, _TABLE, sums, ends, levels), parts))
+    mean, offsets = np.concatenate([part[0] for part in found]), np.concatenate([part[1] for part in found])
+    for row in np.flatnonzero(np.isnan(offsets).any(axis=(1, 2))).tolist():
+        changes = difference_quantiles(rows[row, -_CHANGES:], levels, horizon)
+        stand_in = np.column_stack((changes, changes.mean(axis=1)))
+        offsets[row] = np.where(np.isnan(offsets[row]), stand_in, offsets[row])
+    around = np.concatenate((mean, mean.mean(axis=1, keepdims=True)), axis=1)[:, None, :] + offsets
+    quantiles = np.sort(np.stack([rates(row, scale) for row, scale in zip(around, scales[:, 0], strict=True)]), axis=1)
+    return np.stack([rates(row, scale) for row, scale in zip(mean, scales[:, 0], strict=True)]), quantiles
+
+
+def _finite(values: Floats) -> Floats:
+    return values[np.isfinite(values)]
+
+
+def _gap(values: Floats) -> int:
+    """Return how many values are missing at the end."""
+    known = np.flatnonzero(np.isfinite(values[-_LONGEST_GAP - 1 :]))
+    if known.size:
+        return min(values.size, _LONGEST_GAP + 1) - 1 - int(known[-1])
+    everywhere = np.flatnonzero(np.isfinite(values))
+    return values.size - 1 - int(everywhere[-1]) if everywhere.size else 0

@@ -1,0 +1,1 @@
+"""Training models beforehand and keeping them on disk. It may import `forecast`."""

@@ -1,0 +1,1 @@
+"""Queues, the replicas that serve them, and the compiled loops inside. May import `grouping` and `topology`."""

@@ -1,0 +1,241 @@
+"""The compiled loops that serve queues: the one that nearly all tuples go through, and those for what is rare."""
+
+from __future__ import annotations
+
+__all__ = ["Losses", "Ring", "Servers", "serve_evenly", "serve_in_turn", "serve_shared"]
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foretide._numba import njit
+from foretide.sim.stations._kernels import AT, KEY, ROOT, WORK, stands_for_event
+
+_F64 = NDArray[np.float64]
+_I64 = NDArray[np.int64]
+
+
+@njit
+def serve_evenly(
+    queue: _F64, rows: tuple[int, int], ring: _F64, turn: int, limits: tuple[float, float], out: _F64, filled: int
+) -> tuple[int, int]:
+    """Serve a queue in order where every service takes equally long; return how many began, and the next turn.
+
+    With equal services the server that becomes free next is always the one whose turn it is: `ring` has the instants
+    at which servers become free, in the order of their turns. Tuples go to `out` from `filled` on, in the order in
+    which they depart. A service that would not begin before the end waits for the next step.
+    """
+    service_s, end_s = limits
+    servers, place = ring.size, filled
+    if servers == 1:
+        free_s = ring[0]
+        for row in range(rows[0], rows[1]):
+            start_s = max(queue[0, row], free_s)
+            if start_s >= end_s:
+                break
+            free_s = start_s + service_s
+            out[0, place] = free_s
+            out[1, place] = queue[1, row]
+            place += 1
+        ring[0] = free_s
+        return place - filled, 0
+    for row in range(rows[0], rows[1]):
+        start_s = max(queue[0, row], ring[turn])
+        if start_s >= end_s:
+            break
+        ring[turn] = start_s + service_s
+        out[0, place] = start_s + service_s
+        out[1, place] = queue[1, row]
+        place += 1
+        turn += 1
+        if turn == servers:
+            turn = 0
+    return place - filled, turn
+
+
+class Servers(NamedTuple):
+    """The active replicas of a queue: when each becomes free, how slow its host is, and when hosts fail.
+
+    A failure's factor is how many times as long a service takes that begins within it, infinite where none can.
+    """
+
+    free_s: _F64
+    slowness: _F64
+    host: _I64
+    failing: _I64
+    from_s: _F64
+    to_s: _F64
+    factor: _F64
+
+
+class Losses(NamedTuple):
+    """Tuples that were dropped or too old, and the events that they stood for."""
+
+    dropped: int
+    dropped_events: int
+    timed_out: int
+    timed_out_events: int
+
+
+@njit
+def _factor(servers: Servers, server: int, start_s: float) -> tuple[float, float]:
+    """Return the factor on a service that begins now, and when a host that serves nothing is back."""
+    factor, back_s = servers.slowness[server], start_s
+    for row in range(servers.failing.size):
+        if servers.failing[row] == servers.host[server] and servers.from_s[row] <= start_s < servers.to_s[row]:
+            if math.isinf(servers.factor[row]):
+                back_s = max(back_s, servers.to_s[row])
+            else:
+                factor *= servers.factor[row]
+    return factor, back_s
+
+
+@njit
+def _next_server(servers: Servers, at_s: float) -> tuple[int, float, float]:
+    """Return the server that can begin first, when it can, and its factor then; dead hosts wait until they are back."""
+    free_s = servers.free_s
+    while True:
+        server = 0
+        for other in range(1, free_s.size):
+            if free_s[other] < free_s[server]:
+                server = other
+        start_s = max(at_s, free_s[server])
+        if servers.failing.size == 0 or math.isinf(start_s):
+            return server, start_s, servers.slowness[server]
+        factor, back_s = _factor(servers, server, start_s)
+        if back_s <= start_s:
+            return server, start_s, factor
+        free_s[server] = back_s
+
+
+class Ring(NamedTuple):
+    """Servers in the order in which they become free, from `turn` on and around; `server` says which they are."""
+
+    free_s: _F64
+    server: _I64
+    slowness: _F64
+
+
+@njit
+def serve_in_turn(
+    queue: _F64, rows: tuple[int, int], ring: Ring, limits: tuple[float, float], out: _F64, filled: int
+) -> tuple[int, int, int, int]:
+    """Serve a queue in order where services vary; return the rows taken, the end of `out`, and tuples and events lost.
+
+    `limits` are the end of the step and the age at which a tuple is discarded. The server whose turn it is takes the
+    tuple and goes to the end of the ring, past those that become free before it; mostly that is no move at all.
+    """
+    end_s, timeout_s = limits
+    at_s, roots_s, work_s = queue[AT], queue[ROOT], queue[WORK]
+    out_at_s, out_roots_s, out_work_s, keyed = out[AT], out[ROOT], out[WORK], out.shape[0] > KEY
+    free_s, servers, turn, place = ring.free_s, ring.free_s.size, 0, filled
+    last_s = out[AT, filled - 1] if filled else -np.inf
+    timed_out, events_lost, row = 0, 0, rows[0]
+    while row < rows[1]:
+        start_s = max(at_s[row], free_s[turn])
+        if start_s >= end_s:
+            break
+        row += 1
+        if start_s - abs(roots_s[row - 1]) > timeout_s:
+            timed_out += 1
+            events_lost += stands_for_event(roots_s[row - 1])
+            continue
+        server = ring.server[turn]
+        seconds = work_s[row - 1] * ring.slowness[server]
+        departs_s = start_s + seconds
+        slot = turn
+        for _ in range(servers - 1):
+            before = slot - 1 if slot > 0 else servers - 1
+            if free_s[before] <= departs_s:
+                break
+            free_s[slot], ring.server[slot] = free_s[before], ring.server[before]
+            slot = before
+        free_s[slot], ring.server[slot] = departs_s, server
+        turn = turn + 1 if turn + 1 < servers else 0
+        if last_s <= departs_s:
+            last_s = departs_s
+            out_at_s[place], out_roots_s[place], out_work_s[place] = departs_s, roots_s[row - 1], seconds
+            if keyed:
+                out[KEY, place] = queue[KEY, row - 1]
+        else:
+            _put(out, place, (departs_s, seconds), queue, row - 1)
+        place += 1
+    return row - rows[0], place, timed_out, events_lost
+
+
+@njit
+def _put(out: _F64, place: int, service: tuple[float, float], queue: _F64, row: int) -> None:
+    """Put a tuple behind those that depart before it; those that depart later, at most one per server, move up."""
+    departs_s, seconds = service
+    while place > 0 and out[AT, place - 1] > departs_s:
+        for lane in range(out.shape[0]):
+            out[lane, place] = out[lane, place - 1]
+        place -= 1
+    out[AT, place], out[ROOT, place], out[WORK, place] = departs_s, queue[ROOT, row], seconds
+    if out.shape[0] > KEY:
+        out[KEY, place] = queue[KEY, row]
+
+
+@njit
+def _serve_until(
+    queue: _F64, rows: tuple[int, int], servers: Servers, limits: tuple[float, float, float], out: _F64, place: int
+) -> tuple[int, int, int, int]:
+    """Serve tuples in order whose service begins up to an instant and before the end of the step.
+
+    Return the first row that still waits, the end of `out`, and the tuples and events that were too old.
+    """
+    until_s, end_s, timeout_s = limits
+    timed_out, events_lost = 0, 0
+    row = rows[0]
+    while row < rows[1]:
+        server, start_s, factor = _next_server(servers, queue[AT, row])
+        if start_s > until_s or start_s >= end_s:
+            break
+        root_s = queue[ROOT, row]
+        if start_s - abs(root_s) > timeout_s:
+            timed_out += 1
+            events_lost += stands_for_event(root_s)
+            row += 1
+            continue
+        seconds = queue[WORK, row] * factor
+        servers.free_s[server] = start_s + seconds
+        _put(out, place, (start_s + seconds, seconds), queue, row)
+        place += 1
+        row += 1
+    return row, place, timed_out, events_lost
+
+
+@njit
+def serve_shared(
+    queue: _F64,
+    rows: tuple[int, int, int],
+    servers: Servers,
+    limits: tuple[float, float, int],
+    out: _F64,
+    filled: int,
+) -> tuple[int, int, int, Losses]:
+    """Serve a first-in first-out queue with servers, services, bounds and ages of any kind.
+
+    `rows` are where the queue begins, where the tuples of this step begin, and where they end; `limits` the end of the
+    step, the age at which a tuple is discarded, and how many may wait. A tuple that finds as many waiting is dropped.
+    Return where the queue begins and ends now, the end of `out`, and what was lost.
+    """
+    head, tail, arrived = rows
+    end_s, timeout_s, bound = limits
+    place, dropped, dropped_events, timed_out, timed_out_events = filled, 0, 0, 0, 0
+    for row in range(tail, arrived):
+        limit = (queue[AT, row], end_s, timeout_s)
+        head, place, old, old_events = _serve_until(queue, (head, tail), servers, limit, out, place)
+        timed_out, timed_out_events = timed_out + old, timed_out_events + old_events
+        if tail - head >= bound:
+            dropped += 1
+            dropped_events += stands_for_event(queue[ROOT, row])
+            continue
+        for lane in range(queue.shape[0]):
+            queue[lane, tail] = queue[lane, row]
+        tail += 1
+    head, place, old, old_events = _serve_until(queue, (head, tail), servers, (end_s, end_s, timeout_s), out, place)
+    losses = Losses(dropped, dropped_events, timed_out + old, timed_out_events + old_events)
+    return head, tail, place, losses

@@ -1,0 +1,1 @@
+"""SQLite and PostgreSQL behind one seam: statements, schema, codec. May import the store's errors."""
