@@ -19,8 +19,10 @@ from foretide.latency import LatencyHistogram
 from foretide.spark.driver.routing import Router
 from foretide.spark.inputs.positions import InputState
 from foretide.spark.settings import EngineSettings
+from foretide.spark.tasks.cells import RESULT, unpack
+from foretide.spark.tasks.contract import BatchOrder, Program
 from foretide.spark.tasks.operators import OperatorSpec
-from foretide.spark.tasks.program import RESULT, BatchOrder, Program, StageTask, unpack
+from foretide.spark.tasks.program import StageTask
 from foretide.spark.tasks.statistics import BatchStatistics, OperatorStatistics
 from foretide.store import RuntimeConfig
 from foretide.topology import Topology

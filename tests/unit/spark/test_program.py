@@ -16,7 +16,8 @@ import pytest
 from foretide.errors import ConfigError
 from foretide.grouping import Dynamic, PartialKey
 from foretide.spark.errors import OperatorError
-from foretide.spark.tasks.program import BatchOrder, StageTask
+from foretide.spark.tasks.contract import BatchOrder
+from foretide.spark.tasks.program import StageTask
 from foretide.store import RuntimeConfig
 from foretide.topology import GroupingSpec, Topology, flow
 from foretide.traces import RateTrace, Replay, payload

@@ -29,8 +29,10 @@ from foretide.spark.inputs.edges import EdgeStore
 from foretide.spark.inputs.feeds import FirstRound, open_feed
 from foretide.spark.settings import EngineSettings
 from foretide.spark.sinks.contract import BatchSink, ClosableSink, EncodingSink, open_sink
+from foretide.spark.tasks.cells import ENVELOPE, RESULT, unpack
+from foretide.spark.tasks.contract import BatchOrder, Program
 from foretide.spark.tasks.operators import OperatorSpec
-from foretide.spark.tasks.program import ENVELOPE, RESULT, BatchOrder, Program, StageTask, unpack
+from foretide.spark.tasks.program import StageTask
 from foretide.spark.tasks.statistics import BatchStatistics, StageTotals
 from foretide.store import RuntimeConfig, RuntimeStore
 from foretide.store.workspace import Workspace

@@ -21,7 +21,7 @@ from foretide.traces.plan import TracePlan
 from foretide.transport.contract import split
 
 if TYPE_CHECKING:
-    from foretide.spark.tasks.program import Slice
+    from foretide.spark.tasks.contract import Slice
 
 __all__ = ["InputSpec", "LogInput", "Position", "StageInput", "TraceInput", "open_input"]
 

@@ -27,8 +27,8 @@ from foretide.spark.inputs.edges import EdgeStore
 from foretide.spark.inputs.kafka import KafkaInput
 from foretide.spark.inputs.kafka_frames import kafka_backlog, read_kafka
 from foretide.spark.inputs.stage_source import StageFeed
+from foretide.spark.tasks.contract import Slice
 from foretide.spark.tasks.operators import EVENT_TIME_COLUMN
-from foretide.spark.tasks.program import Slice
 from foretide.store.workspace import Workspace
 from foretide.topology import Operator, Source, Topology
 from foretide.traces.plan import TracePlan

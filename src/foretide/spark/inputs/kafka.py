@@ -27,7 +27,7 @@ from foretide.transport.dead_letters import DeadLetter
 
 if TYPE_CHECKING:
     from foretide.spark.inputs.contract import InputSpec, Position
-    from foretide.spark.tasks.program import Slice
+    from foretide.spark.tasks.contract import Slice
 
 __all__ = ["KafkaInput", "KafkaRange", "KafkaSlice", "share"]
 

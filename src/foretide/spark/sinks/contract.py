@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from foretide.errors import ConfigError
 from foretide.spark.sinks.kafka import KafkaSink
 from foretide.spark.sinks.postgres import PostgresSink
-from foretide.spark.tasks.program import EdgeWriter
+from foretide.spark.tasks.contract import EdgeWriter
 from foretide.topology import Sink
 
 __all__ = [

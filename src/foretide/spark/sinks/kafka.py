@@ -23,7 +23,7 @@ from foretide.kafka.client import missing, passing, reason
 from foretide.kafka.values import encode_values
 from foretide.spark.errors import OperatorError
 from foretide.spark.kafka_options import KafkaSinkPlan
-from foretide.spark.tasks.program import EdgeWriter
+from foretide.spark.tasks.contract import EdgeWriter
 
 __all__ = ["KafkaSink", "MessageEncoder"]
 

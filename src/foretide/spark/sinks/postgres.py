@@ -16,7 +16,7 @@ from foretide.config import Settings, validated
 from foretide.errors import ConfigError
 from foretide.postgres.rows import NulError, column_type, copy_text
 from foretide.spark.errors import SinkError
-from foretide.spark.tasks.program import EdgeWriter
+from foretide.spark.tasks.contract import EdgeWriter
 
 if TYPE_CHECKING:
     from psycopg import Connection, Error

@@ -1,0 +1,80 @@
+"""What a task is given: its slices of the inputs, where rows leave, the batch, and the program of its stage."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import pyarrow as pa
+
+from foretide.compile.stages import Stage
+from foretide.grouping import Grouping
+from foretide.health.task_features import FeatureOrder
+from foretide.spark.tasks.operators import OperatorSpec
+from foretide.transport.contract import OpenSegment, SegmentWriter
+
+__all__ = ["BatchOrder", "EdgeWriter", "Program", "Slice"]
+
+
+class Slice(Protocol):
+    """The part of a stage's input that one task reads: small and picklable."""
+
+    @property
+    def element(self) -> str:
+        """The source or, for a queued edge, its name."""
+        ...
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield its rows."""
+        ...
+
+
+class EdgeWriter(Protocol):
+    """Where rows leave a stage from inside a task: a log or a sink that tasks write to."""
+
+    def open(self) -> OpenSegment:
+        """Start writing."""
+        ...
+
+
+@dataclass(frozen=True)
+class BatchOrder:
+    """What is particular to one batch; the same for all its tasks.
+
+    Parameters
+    ----------
+    batch_id, slots : int
+        Which batch, and how many tasks run side by side.
+    slices : sequence of sequences of Slice
+        What each task of the first round reads; empty when rows come from a DataFrame.
+    routes : mapping of int to Grouping
+        How rows spread at each exchange, by edge number.
+    writers : mapping of int to SegmentWriter
+        Where rows go that leave the stage, by edge number.
+    collected : frozenset of int
+        Edges whose rows go to the driver.
+    dead_letters : SegmentWriter, optional
+        Where failed events go.
+    encoders : mapping of int to callable
+        What is done to rows before they go to the driver, by edge number.
+    """
+
+    batch_id: int
+    slots: int
+    slices: Sequence[Sequence[Slice]] = ()
+    routes: Mapping[int, Grouping] = field(default_factory=dict)
+    writers: Mapping[int, SegmentWriter | EdgeWriter] = field(default_factory=dict)
+    collected: frozenset[int] = frozenset()
+    dead_letters: SegmentWriter | None = None
+    encoders: Mapping[int, Callable[[pa.RecordBatch], pa.RecordBatch]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Program:
+    """What is the same for all batches of a stage."""
+
+    stage: Stage
+    operators: Mapping[str, OperatorSpec]
+    statistics: bool = True
+    features: FeatureOrder | None = None

@@ -1,0 +1,223 @@
+"""The work of one task: rows in, operators one after another, rows out, and what was measured on the way."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from foretide.compile.stages import EdgePlan
+from foretide.errors import ConfigError
+from foretide.grouping import Assignment
+from foretide.health.task_features import TaskTimes
+from foretide.spark.tasks.cells import RESULT, Cell, by_schema, envelope, pack, unpack
+from foretide.spark.tasks.contract import BatchOrder, Program, Slice
+from foretide.spark.tasks.keys import field_names, first_row_id, row_keys, unroutable
+from foretide.spark.tasks.operators import EVENT_TIME_COLUMN, OperatorRunner
+from foretide.spark.tasks.statistics import EventTimes
+from foretide.topology import DEFAULT_OUTPUT
+from foretide.transport.contract import OpenSegment, SegmentInfo
+from foretide.transport.dead_letters import DeadLetter, dead_letter_batch
+
+__all__ = ["Machine", "Work"]
+
+# Executed tuples that a task reports to OSG at most; sketches need no more, and the driver reads them all.
+_REPORTED = 4096
+
+
+@dataclass
+class Machine:
+    """A program ready to run in this worker."""
+
+    program: Program
+    runners: dict[str, OperatorRunner]
+    edges: dict[int, EdgePlan]
+
+
+class Work:
+    """One task: rows in, operators, rows out."""
+
+    def __init__(self, machine: Machine, order: BatchOrder, replica: int) -> None:
+        self._machine, self._order, self._replica = machine, order, replica
+        self._outgoing = machine.program.stage.outgoing
+        self._exchanged = {plan.number for plan in machine.program.stage.exchanges}
+        self._parcels: dict[tuple[int, int], list[pa.RecordBatch]] = defaultdict(list)
+        self._writers: dict[tuple[int, pa.Schema], OpenSegment] = {}
+        self._sinks = {sink.id for sink in machine.program.stage.sinks}
+        self._crossed: dict[int, int] = defaultdict(int)
+        self._waited_s: dict[str, float] = defaultdict(float)
+        self._event_times, self._times, self._sent = EventTimes(), TaskTimes(), 0
+        self._executed: dict[int, tuple[list[int], list[float]]] = defaultdict(lambda: ([], []))
+        self._unread: list[DeadLetter] = []
+        self._routes = {number: route.at_barrier(replica) for number, route in order.routes.items()}
+        self._first_id = first_row_id(order.batch_id, replica)
+        for runner in machine.runners.values():
+            runner.reset()
+
+    def take_slices(self, slices: Iterable[Slice]) -> None:
+        """Read this task's part of the stage's inputs."""
+        inputs = {plan.name: plan for plan in self._machine.program.stage.inputs}
+        for part in slices:
+            for batch in part.batches():
+                if part.element in inputs:
+                    self._cross(inputs[part.element], batch)
+                else:
+                    self._leave(part.element, DEFAULT_OUTPUT, batch)
+            # What a source could not make rows of; most kinds have none.
+            self._unread += getattr(part, "letters", ())
+
+    def take_frame(self, entry: str, batches: Iterable[pa.RecordBatch]) -> None:
+        """Take rows that Spark has read, as the output of the element called `entry`."""
+        for batch in batches:
+            self._leave(entry, DEFAULT_OUTPUT, batch)
+
+    def takeenvelopes(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Unpack the rows that came for this task; results of earlier rounds pass through to the driver."""
+        for batch in batches:
+            for edge, payload in zip(batch["edge"].to_pylist(), batch["payload"], strict=True):
+                if edge < 0 or edge in self._order.collected:
+                    yield envelope([(0, edge, payload.as_buffer())])
+                else:
+                    for rows in unpack(payload.as_buffer()):
+                        self._enter(self._machine.edges[edge], rows)
+
+    def finish(self) -> Iterator[list[Cell]]:
+        """Yield what is for other tasks and for the driver."""
+        self._times.finishing()
+        parcels = [
+            (target, number, pack(alike))
+            for (number, target), rows in self._parcels.items()
+            for alike in by_schema(rows)
+        ]
+        if parcels:
+            yield parcels
+        self._sent = len(parcels) + len(self._writers)
+        written: dict[int, list[Any]] = defaultdict(list)
+        for (number, _), writer in self._writers.items():
+            written[number].append(_described(writer.close()))
+        self._writers.clear()
+        yield [(0, RESULT, json.dumps(self._result(written)).encode())]
+
+    def discard(self) -> None:
+        """Give up what was written, since the task failed."""
+        for writer in self._writers.values():
+            writer.discard()
+
+    def _leave(self, element: str, output: str, batch: pa.RecordBatch) -> None:
+        """Send the rows of an output down every edge that leaves it."""
+        plans = self._outgoing.get((element, output), ())
+        if not plans:
+            self._arrived(batch)
+        for plan in plans:
+            self._cross(plan, batch)
+
+    def _cross(self, plan: EdgePlan, batch: pa.RecordBatch) -> None:
+        if not batch.num_rows:
+            return
+        number = plan.number
+        self._crossed[number] += batch.num_rows
+        if number in self._exchanged:
+            self._spread(plan, batch)
+        elif number in self._order.collected:
+            encode = self._order.encoders.get(number)
+            self._parcels[number, 0].append(batch if encode is None else encode(batch))
+            self._arrived(batch)
+        elif number in self._order.writers:
+            # A file has one schema; rows of an operator that declares none may differ from batch to batch.
+            place = number, batch.schema
+            if place not in self._writers:
+                self._writers[place] = self._order.writers[number].open()
+            self._writers[place].append(batch)
+            if plan.edge.end in self._sinks:
+                self._arrived(batch)
+        else:
+            self._enter(plan, batch)
+
+    def _enter(self, plan: EdgePlan, batch: pa.RecordBatch) -> None:
+        """Run the operator at the end of an edge; a sink there that nobody writes for only counts."""
+        runner = self._machine.runners.get(plan.edge.end)
+        if runner is None:
+            self._arrived(batch)
+            return
+        if self._machine.program.statistics and EVENT_TIME_COLUMN in batch.schema.names:
+            self._waited_s[runner.id] += self._event_times.waited_s(batch[EVENT_TIME_COLUMN], time.time())
+        outputs = runner.run(batch)
+        if plan.edge.grouping.name == "osg" and plan.number in self._exchanged:
+            keys, seconds = self._executed[plan.number]
+            keys.extend(row_keys(plan, batch, 0).tolist())
+            seconds.extend(runner.row_seconds(batch.num_rows))
+        for output, parts in outputs.items():
+            for part in parts:
+                self._leave(runner.id, output, part)
+
+    def _spread(self, plan: EdgePlan, batch: pa.RecordBatch) -> None:
+        """Divide rows among the tasks of the next round."""
+        first = self._first_id + self._crossed[plan.number] - batch.num_rows
+        rows, targets = self._assign(plan, row_keys(plan, batch, first))
+        order = np.argsort(targets, kind="stable")
+        indices = order if rows is None else rows[order]
+        counts = np.bincount(targets, minlength=self._order.slots)
+        sorted_rows = batch.take(pa.array(indices))
+        ends = np.cumsum(counts)
+        for target in np.flatnonzero(counts).tolist():
+            first = int(ends[target] - counts[target])
+            self._parcels[plan.number, target].append(sorted_rows.slice(first, int(counts[target])))
+
+    def _assign(self, plan: EdgePlan, keys: np.ndarray) -> Assignment:
+        try:
+            return self._routes[plan.number].assign_together(keys)
+        except ConfigError as error:
+            raise unroutable(plan, f"{error.expected} in {field_names(plan)}", error.got) from error
+
+    def _arrived(self, batch: pa.RecordBatch) -> None:
+        if self._machine.program.statistics and EVENT_TIME_COLUMN in batch.schema.names:
+            self._event_times.add(batch[EVENT_TIME_COLUMN])
+
+    def _result(self, written: Mapping[int, Any]) -> dict[str, Any]:
+        letters = self._unread + [letter for runner in self._machine.runners.values() for letter in runner.letters]
+        dead = (
+            self._order.dead_letters.write([dead_letter_batch(letters)])
+            if letters and self._order.dead_letters
+            else None
+        )
+        return {
+            "replica": self._replica,
+            "operators": {
+                id: (runner.rows_in, runner.rows_out, runner.busy_s, self._waited_s[id], runner.failed)
+                for id, runner in self._machine.runners.items()
+                if runner.rows_in
+            },
+            "edges": self._crossed,
+            "executed": {
+                number: (keys[-_REPORTED:], times[-_REPORTED:]) for number, (keys, times) in self._executed.items()
+            },
+            "event_times": self._event_times.to_json(),
+            "written": written,
+            "dead_letters": _described(dead),
+            "worker": self._worker(),
+        }
+
+    def _worker(self) -> dict[str, Any] | None:
+        """Return who runs this task, its times, and features of the host where they are due (SPEC I3)."""
+        program = self._machine.program
+        if not program.statistics:
+            return None
+        return {"stage": _spark_stage(), **self._times.to_json(self._sent, program.features)}
+
+
+def _spark_stage() -> int:
+    """Return the id that Spark gave to the tasks of this round; -1 outside a task."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    return -1 if context is None else context.stageId()
+
+
+def _described(info: SegmentInfo | Any | None) -> Any:
+    return info.to_json() if isinstance(info, SegmentInfo) else info
