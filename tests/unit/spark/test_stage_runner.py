@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from foretide.compile.stages import compile_stages
+from foretide.spark.driver.job import JobResult
 from foretide.spark.driver.stage_runner import StageRunner
 from foretide.spark.errors import OperatorError
 from foretide.spark.settings import EngineSettings
@@ -38,7 +39,7 @@ def make_runner(tmp_path: Path) -> Callable[..., StageRunner]:
 
 
 def put(runner: StageRunner, batch_id: int, rows: int = 1) -> None:
-    [log] = runner._logs.values()
+    [log] = runner._ends.logs.values()
     writer = log.begin(runner.stage.id, batch_id)
     padded = pa.record_batch({"pad": ["x" * 1000] * rows})
     writer.commit([writer.segment_writer().write([padded])])
@@ -62,32 +63,32 @@ class TestCommitted:
         self, make_runner: Callable[..., StageRunner], missing: str
     ) -> None:
         self.finish(make_runner(), 0, *({"log", "sql", "files"} - {missing}))
-        assert make_runner()._committed(0) is (missing == "")
-        assert make_runner()._committed(1) is False
+        assert make_runner()._ends.committed(0) is (missing == "")
+        assert make_runner()._ends.committed(1) is False
 
     def test_a_full_edge_does_not_hide_that_a_batch_is_done(self, make_runner: Callable[..., StageRunner]) -> None:
         runner = make_runner()
         self.finish(runner, 0, "sql", "files")
         put(runner, 0, rows=2000)
-        assert runner._committed(0) is True
-        assert runner._committed(1) is False
+        assert runner._ends.committed(0) is True
+        assert runner._ends.committed(1) is False
 
 
 class TestRoom:
     def test_a_full_edge_is_named_when_no_room_comes(self, make_runner: Callable[..., StageRunner]) -> None:
         runner = make_runner(room_timeout_s=0.001)
         put(runner, 0, rows=2000)
-        [log] = runner._logs.values()
+        [log] = runner._ends.logs.values()
         with pytest.raises(LogFullError, match="edge 'a -> b': expected room in its log"):
-            runner._begin(log, 1)
+            runner._ends._begin(log, 1)
 
     def test_a_stop_ends_the_wait(self, make_runner: Callable[..., StageRunner]) -> None:
         runner = make_runner(room_timeout_s=3600.0)
         put(runner, 0, rows=2000)
         runner.stop()
-        [log] = runner._logs.values()
+        [log] = runner._ends.logs.values()
         with pytest.raises(LogFullError):
-            runner._begin(log, 1)
+            runner._ends._begin(log, 1)
 
 
 class TestAttempts:
@@ -99,10 +100,10 @@ class TestAttempts:
             outcome = outcomes[len(made) - 1]
             if outcome is not None:
                 raise outcome
-            return [], {}
+            return JobResult()
 
-        runner._execute = execute  # type: ignore[method-assign]
-        runner._attempt(lambda: made.append(1), None)  # type: ignore[arg-type, return-value]
+        runner._job._execute = execute  # type: ignore[method-assign]
+        runner._job.run(lambda: made.append(1), None)  # type: ignore[arg-type, return-value]
         return len(made)
 
     def test_a_batch_that_spark_gave_up_is_run_again_from_a_fresh_order(
@@ -132,18 +133,18 @@ class TestAttempts:
 
 
 class TestDeadLetters:
-    def bury(self, runner: StageRunner, batch_id: int, letters: int) -> None:
+    def keep(self, runner: StageRunner, batch_id: int, letters: int) -> None:
         batch = dead_letter_batch([DeadLetter("a", "ValueError", "no", "x" * 1000)] * letters)
-        info = runner._dead_letters.segment_writer("in", DEAD_LETTERS).write([batch])
+        info = runner._ends.dead_letters.segment_writer("in", DEAD_LETTERS).write([batch])
         assert info is not None
-        runner._bury(batch_id, [{"dead_letters": info.to_json()}, {"dead_letters": None}])
+        runner._ends._keep_letters(batch_id, [{"dead_letters": info.to_json()}, {"dead_letters": None}])
 
-    def test_a_repeat_buries_nothing_twice(self, make_runner: Callable[..., StageRunner]) -> None:
+    def test_a_repeat_keeps_nothing_twice(self, make_runner: Callable[..., StageRunner]) -> None:
         runner = make_runner()
         for batch_id in (0, 0, 1):
-            self.bury(runner, batch_id, 3)
-        runner._bury(2, [{"dead_letters": None}])
-        assert runner._dead_letters.end_offset() == 6
+            self.keep(runner, batch_id, 3)
+        runner._ends._keep_letters(2, [{"dead_letters": None}])
+        assert runner._ends.dead_letters.end_offset() == 6
 
     def test_a_full_log_gives_up_its_oldest_half_and_the_stage_goes_on(
         self, make_runner: Callable[..., StageRunner], caplog: pytest.LogCaptureFixture
@@ -151,8 +152,8 @@ class TestDeadLetters:
         runner = make_runner()
         with caplog.at_level(logging.WARNING):
             for batch_id in range(40):
-                self.bury(runner, batch_id, 100)  # about 100 kB each, into 1 MiB
-        log = runner._dead_letters
+                self.keep(runner, batch_id, 100)  # about 100 kB each, into 1 MiB
+        log = runner._ends.dead_letters
         assert log.used_bytes() < 1.3e6
         assert log.end_offset() == 4000 and log.first_offset() >= 2500
         assert "dead letters" in caplog.text

@@ -1,0 +1,165 @@
+"""Where rows leave a stage: queued edges, sinks and dead letters, each batch committed once."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from foretide.compile.stages import Stage
+from foretide.spark.errors import OperatorError
+from foretide.spark.inputs.edges import EdgeStore
+from foretide.spark.settings import EngineSettings
+from foretide.spark.sinks.contract import BatchSink, ClosableSink, EncodingSink, open_sink
+from foretide.spark.tasks.contract import EdgeWriter
+from foretide.store.workspace import Workspace
+from foretide.transport import ArrowLog, ArrowLogSettings, LogFullError
+from foretide.transport.contract import BatchWriter, Log, SegmentInfo, SegmentWriter
+from foretide.transport.dead_letters import DEAD_LETTERS
+
+__all__ = ["StageEnds"]
+
+_LOG = logging.getLogger(__name__)
+_POLL_S = 0.05
+# Dead letters have no reader of their own; under this name their log knows which ones may be dropped.
+_LETTER_READER = "keeper"
+_LETTERS_BYTES = 64 << 20
+
+
+class StageEnds:
+    """The ends of one stage.
+
+    Parameters
+    ----------
+    stage : Stage
+        The stage.
+    workspace : Workspace
+        Where logs are.
+    settings : EngineSettings
+        How much they may hold, and how long to wait for room.
+    edges : EdgeStore
+        Opens queued edges.
+    stopping : Event
+        Set when the stage stops; waiting for room ends then.
+    """
+
+    def __init__(
+        self, stage: Stage, workspace: Workspace, settings: EngineSettings, edges: EdgeStore, stopping: threading.Event
+    ) -> None:
+        self._stage, self._room_timeout_s, self._stopping = stage.id, settings.room_timeout_s, stopping
+        self.logs: dict[int, Log] = {
+            plan.number: edges.open(plan.name, str(plan.edge)) for plan in stage.edges if plan.link == "queued"
+        }
+        letter_bytes = min(settings.log_max_bytes, _LETTERS_BYTES)
+        letter_settings = ArrowLogSettings(max_bytes=letter_bytes, fsync=settings.sync_files)
+        self.dead_letters = ArrowLog(workspace.dead_letters, edge="dead letters", settings=letter_settings)
+        self.sinks: dict[str, BatchSink] = {sink.id: open_sink(sink, workspace.run_id()) for sink in stage.sinks}
+        self._sink_edges = {
+            plan.number: plan.edge.end for plan in (*stage.inputs, *stage.edges) if plan.edge.end in self.sinks
+        }
+
+    @property
+    def collected(self) -> frozenset[int]:
+        """The edges whose rows come to the driver."""
+        return frozenset(number for number, id in self._sink_edges.items() if self.sinks[id].collects)
+
+    @property
+    def encoders(self) -> dict[int, Callable[[pa.RecordBatch], pa.RecordBatch]]:
+        """What tasks do to rows before they go to a sink on the driver, by edge."""
+        sinks = {number: self.sinks[id] for number, id in self._sink_edges.items()}
+        return {number: sink.encoder for number, sink in sinks.items() if isinstance(sink, EncodingSink)}
+
+    def begin(self, batch_id: int) -> dict[int, BatchWriter]:
+        """Open a batch's transaction on every queued edge, waiting for readers to make room where one is full."""
+        return {number: self._begin(log, batch_id) for number, log in self.logs.items()}
+
+    def writers(self, batch_id: int, transactions: Mapping[int, BatchWriter]) -> dict[int, SegmentWriter | EdgeWriter]:
+        """Return what tasks write with, by edge: into queued edges, and into sinks that tasks write to."""
+        sinks = {id: sink.task_writer(batch_id) for id, sink in self.sinks.items()}
+        found: dict[int, SegmentWriter | EdgeWriter] = {
+            number: writer.segment_writer() for number, writer in transactions.items()
+        }
+        by_edge = {number: sinks[id] for number, id in self._sink_edges.items()}
+        return found | {number: writer for number, writer in by_edge.items() if writer is not None}
+
+    def letter_writer(self) -> SegmentWriter:
+        """Return what tasks write dead letters with."""
+        return self.dead_letters.segment_writer(self._stage, DEAD_LETTERS)
+
+    def committed(self, batch_id: int) -> bool:
+        """Tell whether an earlier attempt has brought the batch to all ends."""
+        logs = (self._queued(log, batch_id) for log in self.logs.values())
+        ends = [*logs, *(sink.committed(batch_id) for sink in self.sinks.values())]
+        return bool(ends) and all(ends)
+
+    def commit(
+        self,
+        batch_id: int,
+        results: Sequence[Mapping[str, Any]],
+        collected: Mapping[int, Sequence[pa.RecordBatch]],
+        transactions: Mapping[int, BatchWriter],
+    ) -> None:
+        """Bring what tasks wrote, and the rows that came to the driver, to their ends."""
+        self._keep_letters(batch_id, results)
+        written: dict[int, list[Any]] = {}
+        for result in results:
+            for number, infos in result["written"].items():
+                written.setdefault(int(number), []).extend(info for info in infos if info is not None)
+        for number, writer in transactions.items():
+            writer.commit([SegmentInfo.from_json(info) for info in written.get(number, [])])
+        for id, sink in self.sinks.items():
+            edges = [number for number, end in self._sink_edges.items() if end == id]
+            batches = [batch for number in edges for batch in collected.get(number, ())]
+            files = [info for number in edges for info in written.get(number, [])]
+            sink.commit(batch_id, files, _joined(id, batches) if batches else None)
+
+    def close(self) -> None:
+        """Give up waiting for sinks that are away."""
+        for sink in self.sinks.values():
+            if isinstance(sink, ClosableSink):
+                sink.close()
+
+    def _begin(self, log: Log, batch_id: int) -> BatchWriter:
+        deadline_s = time.monotonic() + self._room_timeout_s
+        while True:
+            try:
+                return log.begin(self._stage, batch_id)
+            except LogFullError:
+                if self._stopping.wait(_POLL_S) or time.monotonic() > deadline_s:
+                    raise
+
+    def _queued(self, log: Log, batch_id: int) -> bool:
+        try:
+            return log.begin(self._stage, batch_id).committed is not None
+        except LogFullError:  # only a batch that is not there yet needs room
+            return False
+
+    def _keep_letters(self, batch_id: int, results: Sequence[Mapping[str, Any]]) -> None:
+        """Keep the events that operators gave up on; where the log is full, the oldest half of it is dropped."""
+        dead = [SegmentInfo.from_json(result["dead_letters"]) for result in results if result["dead_letters"]]
+        if not dead:
+            return
+        log = self.dead_letters
+        log.register(_LETTER_READER)
+        if not log.has_room():
+            middle = (log.first_offset() + log.end_offset()) // 2
+            _LOG.warning("dead letters: %d are dropped, since their log is full", middle - log.first_offset())
+            log.commit(_LETTER_READER, middle)
+        log.begin(self._stage, batch_id).commit(dead)
+
+
+def _joined(sink: str, batches: Sequence[pa.RecordBatch]) -> pa.Table:
+    """Return the rows that reached a sink as one table, with the columns of all of them."""
+    try:
+        return pa.concat_tables([pa.Table.from_batches([batch]) for batch in batches], promote_options="permissive")
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise OperatorError(
+            sink,
+            expected="columns that have one type in all rows that reach it",
+            got=error,
+            remedy="declare schema= for the operators before it",
+        ) from error

@@ -1,0 +1,139 @@
+"""The Spark job of one batch: rounds of tasks, run again if Spark loses an executor."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+from pyspark import RDD
+from pyspark.sql import SparkSession
+
+from foretide.kafka.errors import error_in
+from foretide.spark.columns import spark_schema
+from foretide.spark.errors import OperatorError
+from foretide.spark.inputs.feeds import FirstRound
+from foretide.spark.tasks.cells import ENVELOPE, RESULT, unpack
+from foretide.spark.tasks.contract import BatchOrder
+from foretide.spark.tasks.program import StageTask
+
+__all__ = ["JobResult", "StageJob"]
+
+_LOG = logging.getLogger(__name__)
+# As a type: Spark would parse a text anew for every round of every batch.
+_ENVELOPE = spark_schema(ENVELOPE)
+
+
+@dataclass
+class JobResult:
+    """What the tasks of a batch report, and the rows that came to the driver, by edge."""
+
+    results: list[dict[str, Any]] = field(default_factory=list)
+    collected: dict[int, list[pa.RecordBatch]] = field(default_factory=dict)
+
+
+class StageJob:
+    """Runs the tasks of a stage, batch by batch.
+
+    Parameters
+    ----------
+    spark : SparkSession
+        Where to run.
+    stage : str
+        The stage, for messages.
+    rounds : int
+        How often rows are exchanged between tasks.
+    key, program : str and bytes
+        What tasks run, and the key that workers keep it under.
+    attempts : int
+        Times that a batch is run before its stage fails.
+    stopping : Event
+        Set when the stage stops; a batch that fails then is not tried again.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        stage: str,
+        rounds: int,
+        program: tuple[str, bytes],
+        attempts: int,
+        stopping: threading.Event,
+    ) -> None:
+        self._spark, self._stage, self._rounds = spark, stage, rounds
+        self.program, self._attempts, self._stopping = program, attempts, stopping
+        self._bases: dict[int, RDD[int]] = {}
+
+    def run(self, make_order: Callable[[], BatchOrder], first: FirstRound) -> JobResult:
+        """Run the job of a batch, again if need be: nothing it wrote counts before the driver names it.
+
+        Spark itself runs failed tasks again, but gives a job up when an executor is lost with the rows of an exchange,
+        since it cannot know that our tasks give the same rows each time.
+        """
+        for left in range(self._attempts - 1, -1, -1):
+            try:
+                return self._execute(make_order(), first)
+            except OperatorError:
+                raise
+            except Exception as error:
+                if not left or self._stopping.is_set():
+                    raise
+                _LOG.warning("stage %s: the batch failed and is run again: %s", self._stage, _first_line(error))
+        raise AssertionError("a batch is attempted at least once")
+
+    def _execute(self, order: BatchOrder, first: FirstRound) -> JobResult:
+        alone = self._rounds == 0 and first.entry is None
+        try:
+            cells = self._run_alone(order) if alone else self._run_rounds(order, first)
+        except Exception as error:
+            raise _plain(error) from error
+        found = JobResult()
+        for edge, payload in cells:
+            if edge == RESULT:
+                found.results.append(json.loads(payload))
+            else:
+                found.collected.setdefault(edge, []).extend(unpack(payload))
+        return found
+
+    def _run_alone(self, order: BatchOrder) -> Iterable[tuple[int, bytes]]:
+        """Run the tasks of a stage without exchanges as a plain job: nothing is there that Spark SQL could plan."""
+        context = self._spark.sparkContext
+        if order.slots not in self._bases:
+            self._bases[order.slots] = context.parallelize(range(order.slots), order.slots)
+        task = StageTask(*self.program, order, first=True)
+        return self._bases[order.slots].mapPartitionsWithIndex(task.run_alone).collect()
+
+    def _run_rounds(self, order: BatchOrder, first: FirstRound) -> Iterable[tuple[int, bytes]]:
+        """Run one round of tasks after another, with an exchange between them."""
+        task = StageTask(*self.program, order, first=True, entry=first.entry)
+        rows = first.frame.mapInArrow(task, _ENVELOPE)
+        for _ in range(self._rounds):
+            task = StageTask(*self.program, replace(order, slices=()), first=False)
+            rows = rows.repartitionById(order.slots, "target").mapInArrow(task, _ENVELOPE)
+        table = rows.toArrow()
+        return zip(table["edge"].to_pylist(), table["payload"].to_pylist(), strict=True)
+
+
+def _first_line(error: Exception) -> str:
+    """Return what Spark says the cause is, without the stacks around it."""
+    lines = [line.removeprefix("Caused by: ") for line in str(error).splitlines() if line.strip()]
+    return next((line for line in lines if "SparkException: " in line and "awaitResult" not in line), lines[0])[:500]
+
+
+def _plain(error: Exception) -> Exception:
+    """Return the error of an operator, or about Kafka, out of Spark's wrapping, where one is behind it."""
+    text = str(error)
+    if (about_kafka := error_in(text)) is not None:
+        return about_kafka
+    marker = "foretide.spark.errors.OperatorError: "
+    if marker not in text:
+        return error
+    line = text.split(marker, 1)[1].splitlines()[0]
+    operator = line.split("'")[1] if "'" in line else "?"
+    expected, _, rest = line.partition(", got ")
+    got, _, remedy = rest.rpartition("; ")
+    return OperatorError(operator, expected=expected.partition(": expected ")[2], got=got, remedy=remedy)
