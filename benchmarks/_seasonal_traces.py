@@ -11,8 +11,8 @@ import numpy as np
 
 from foretide.forecast import Auto, Series
 from foretide.forecast.backtest import Progress
+from foretide.forecast.csv_history import read_history
 from foretide.forecast.deep import BiGru
-from foretide.forecast.history import read_history
 from foretide.forecast.mixture.panel import KEPT, filled
 from foretide.records import Floats, Ints
 

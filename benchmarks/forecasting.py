@@ -28,7 +28,7 @@ from _report import machine_facts, markdown_table, write_json, write_section
 from _seasonal_traces import Protocol, auto_paths, choose_network, naive_paths, network_paths
 from foretide.forecast import Auto, make_forecaster
 from foretide.forecast.backtest import BacktestOptions, backtest
-from foretide.forecast.history import read_history
+from foretide.forecast.csv_history import read_history
 
 ROOT = Path(__file__).resolve().parents[1]
 TRACES = ROOT.parent / "shared" / "traces"

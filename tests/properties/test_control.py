@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from foretide.clock import ManualClock
 from foretide.control import ControlLoop, FluidSystem, LoopSettings, Monitor, Parts
-from foretide.control.history import RateHistory
+from foretide.control.rate_history import RateHistory
 from foretide.errors import NotReadyError
 from foretide.forecast import FORECASTERS, Basic, make_forecaster
 from foretide.plan import PaSps

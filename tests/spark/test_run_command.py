@@ -17,7 +17,7 @@ from foretide.spark.driver.run import Progress, RunOptions, run_topology
 from foretide.spark.errors import OperatorError
 from foretide.topology import Topology, flow, load_topology
 from foretide.traces import Replay, load_trace, payload
-from foretide.traces.overrides import TraceOverrides, with_trace_options
+from foretide.traces.replacement import TraceOverrides, with_trace_options
 
 pytestmark = pytest.mark.spark
 

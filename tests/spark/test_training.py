@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from foretide.errors import ConfigError, ForecastError
 from foretide.forecast.training.model_store import ModelStore
 from foretide.forecast.training.trainer import TrainerOptions
-from foretide.spark.training.history import (
+from foretide.spark.training.frames import (
     HistorySpec,
     Problem,
     bin_values,
@@ -353,7 +353,7 @@ KILLED = """
 import os, signal, sys
 
 from foretide.forecast.training.trainer import TrainerOptions
-from foretide.spark.training.history import HistorySpec
+from foretide.spark.training.frames import HistorySpec
 from foretide.spark.session.builder import create_session
 from foretide.spark.training.training import TrainingJob, train_models
 

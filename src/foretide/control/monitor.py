@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from foretide.control.history import RateHistory
+from foretide.control.rate_history import RateHistory
 from foretide.control.settings import LoopSettings
 from foretide.errors import MetricsError, NotReadyError
 from foretide.plan.load import edge_shares

@@ -46,8 +46,8 @@ class Forecaster(BaseModel):
 
     A model implements `forecast_mean`; the rest is optional:
 
-    - `forecast_quantiles`, or `outlook` where mean and quantiles come from one computation, for a model that has a
-      predictive distribution. The default adds to the mean the quantiles of the model's own past errors: each `predict`
+    - `forecast_quantiles`, or `mean_and_quantiles` where both come from one computation, for a model that has a predictive
+      distribution. The default adds to the mean the quantiles of the model's own past errors: each `predict`
       keeps its mean, later observations give errors by lead time, the last 128 of each lead count. Before a lead has
       20 of them, the changes of the window over as many steps stand in, less their mean.
     - `_train`, called by `fit` with the whole history, and `_observe`, called by `update`, for a model that learns
@@ -91,7 +91,7 @@ class Forecaster(BaseModel):
         around: Floats = mean + found
         return around
 
-    def outlook(self, values: Floats, horizon: int, levels: Floats) -> tuple[Floats, Floats]:
+    def mean_and_quantiles(self, values: Floats, horizon: int, levels: Floats) -> tuple[Floats, Floats]:
         """Return mean and quantiles; a model that gets both from one computation overrides this."""
         mean = np.maximum(self.forecast_mean(values, horizon), 0.0)
         self._check("the mean", mean, (horizon,))
@@ -161,7 +161,7 @@ class Forecaster(BaseModel):
         if not values.size:
             raise NotReadyError(f"forecaster {self.name!r} has seen no value of {series.name!r} yet")
         values, scale = scaled(values)
-        mean, quantiles = self.outlook(values, horizon, asked)
+        mean, quantiles = self.mean_and_quantiles(values, horizon, asked)
         self._check("the mean", mean, (horizon,))
         self._check("the quantiles", quantiles, (asked.size, horizon))
         mean, quantiles = rates(mean, scale), np.sort(rates(quantiles, scale), axis=0)

@@ -24,7 +24,7 @@ class GaussianForecaster(Forecaster):
         """Return the first moment."""
         return self.forecast_moments(values, horizon)[0]
 
-    def outlook(self, values: Floats, horizon: int, levels: Floats) -> tuple[Floats, Floats]:
+    def mean_and_quantiles(self, values: Floats, horizon: int, levels: Floats) -> tuple[Floats, Floats]:
         """Return the mean and the quantiles of the normal distribution."""
         mean, deviation = self.forecast_moments(values, horizon)
         normal = NormalDist()

@@ -158,7 +158,7 @@ class HealthManager:
         trouble = ""
         try:
             if self._policy.needs_model:
-                view = self._with_outlooks(view)
+                view = self._with_forecasts(view)
                 if not any(worker.predicted for worker in view.workers):
                     trouble = "no model predicts yet"
             if not trouble:
@@ -171,8 +171,8 @@ class HealthManager:
         self._report(trouble)
         return self._stand_in.name, self._stand_in.judge(view)
 
-    def _with_outlooks(self, view: HealthView) -> HealthView:
-        known = {} if self._predictor is None else {each.worker: each for each in self._predictor.outlooks()}
+    def _with_forecasts(self, view: HealthView) -> HealthView:
+        known = {} if self._predictor is None else {each.worker: each for each in self._predictor.forecasts()}
         workers = tuple(
             WorkerView(each.worker, each.machine, each.signals, known[each.worker].predicted, known[each.worker].errors)
             if each.worker in known

@@ -13,7 +13,7 @@ from foretide.health.features import TARGETS
 from foretide.health.idrnn.model import IdrnnModel, tier_inputs
 from foretide.store import FeatureSample
 
-__all__ = ["ANY_MACHINE", "HealthPredictor", "Outlook"]
+__all__ = ["ANY_MACHINE", "HealthPredictor", "WorkerForecast"]
 
 #: The name under which a model stands for machines that have none of their own.
 ANY_MACHINE = "any"
@@ -22,7 +22,7 @@ _SPARE_STEPS = 4
 
 
 @dataclass(frozen=True)
-class Outlook:
+class WorkerForecast:
     """What is expected of a worker.
 
     Parameters
@@ -67,22 +67,22 @@ class HealthPredictor:
             while self._samples[0].at_s < last_s - reach_s:
                 self._samples.popleft()
 
-    def outlooks(self) -> list[Outlook]:
+    def forecasts(self) -> list[WorkerForecast]:
         """Return what is expected of every worker of which enough is known.
 
         Two steps have to be seen for a prediction, and a third one to tell how wrong it was.
         """
-        found: list[Outlook] = []
+        found: list[WorkerForecast] = []
         machines = {sample.machine for sample in self._samples}
         for machine in sorted(machines):
             model = self.models.get(machine, self.models.get(ANY_MACHINE))
             if model is not None:
                 own = [sample for sample in self._samples if sample.machine == machine]
-                found += _outlooks(model, to_tables(own, model.step_s)[machine])
+                found += _forecasts(model, to_tables(own, model.step_s)[machine])
         return found
 
 
-def _outlooks(model: IdrnnModel, table: MachineTable) -> list[Outlook]:
+def _forecasts(model: IdrnnModel, table: MachineTable) -> list[WorkerForecast]:
     if len(table) < 2:
         return []
     inputs, workers = tier_inputs(model.ranges, table.machine_values, table.worker_values)
@@ -92,7 +92,7 @@ def _outlooks(model: IdrnnModel, table: MachineTable) -> list[Outlook]:
         before = slice(max(0, len(table) - 1 - model.window), len(table) - 1)
         errors = workers[-1][:, target_columns()] - model.predict_scaled(inputs[before], workers[before])
     return [
-        Outlook(
+        WorkerForecast(
             worker,
             table.machine,
             float(table.at_s[-1]),

@@ -16,7 +16,7 @@ from foretide.plan.load import busy_replicas, operator_shares, whole_replicas
 from foretide.records import Floats, Ints, Term
 from foretide.topology import FlowGraph
 
-__all__ = ["Outlook", "epoch_loads", "need_terms", "outlook"]
+__all__ = ["EpochNeeds", "epoch_loads", "epoch_needs", "need_terms"]
 
 # As many epochs of needs as a plan spells out; the default horizon fits.
 _SHOWN = 12
@@ -38,7 +38,7 @@ def epoch_loads(flow: FlowGraph, arrivals: Floats, share: Floats) -> Floats:
 
 
 @dataclass(frozen=True, eq=False)
-class Outlook:
+class EpochNeeds:
     """The needs of the epochs ahead.
 
     Parameters
@@ -61,7 +61,7 @@ class Outlook:
         return np.where(self.unknown, np.nan, timetable[0].astype(np.float64))
 
 
-def outlook(situation: Situation, arrivals: Floats) -> Outlook:
+def epoch_needs(situation: Situation, arrivals: Floats) -> EpochNeeds:
     """Return the needs for the arrivals by source (columns) in each epoch (rows)."""
     window, topology = situation.window, situation.topology
     loads = epoch_loads(topology.flow, arrivals, window.share)
@@ -69,10 +69,10 @@ def outlook(situation: Situation, arrivals: Floats) -> Outlook:
     unknown = np.isnan(window.execution_s)
     wanted = np.where(unknown, situation.replicas, whole_replicas(busy))
     needs = np.clip(wanted, topology.minimum_replicas, topology.maximum_replicas).astype(np.int64)
-    return Outlook(loads, busy, needs, unknown)
+    return EpochNeeds(loads, busy, needs, unknown)
 
 
-def need_terms(ahead: Outlook) -> tuple[Term, ...]:
+def need_terms(ahead: EpochNeeds) -> tuple[Term, ...]:
     """Return one term for the need of each epoch ahead, up to a readable number."""
     return tuple(
         Term(f"need_{epoch}", f"replicas needed in epoch {epoch}", "B3 step 1: ⌈λ̂·et/td⌉ within bounds", row)

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from foretide.plan.base import Planner, Situation
 from foretide.plan.cost import Costs
-from foretide.plan.epochs import Outlook, need_terms, outlook
+from foretide.plan.epochs import EpochNeeds, epoch_needs, need_terms
 from foretide.plan.load import replica_terms
 from foretide.records import Ints, Plan, Term
 
@@ -33,12 +33,12 @@ class TimetablePlanner(Planner):
         return self.horizon
 
     @abstractmethod
-    def timetable(self, situation: Situation, ahead: Outlook) -> tuple[Ints, tuple[Term, ...]]:
+    def timetable(self, situation: Situation, ahead: EpochNeeds) -> tuple[Ints, tuple[Term, ...]]:
         """Return the replicas of every epoch (rows) and operator (columns), and the terms that explain them."""
 
     def plan(self, situation: Situation) -> Plan:
         """Return the first epoch of the timetable, and all of it as the schedule."""
-        ahead = outlook(situation, situation.expected_arrivals(self.horizon))
+        ahead = epoch_needs(situation, situation.expected_arrivals(self.horizon))
         timetable, steps = self.timetable(situation, ahead)
         terms = (
             Term("λ̂₊₁", "events of the next epoch", "forecast input spread by P5 Eq. 4-5", ahead.loads[0], "events"),

@@ -16,7 +16,7 @@ from foretide.commands.forecasting.forecast_train_view import TrainingView, repo
 from foretide.errors import ConfigError
 from foretide.forecast import Lr
 from foretide.forecast.training.trainer import PairResult
-from foretide.spark.training.history import Problem
+from foretide.spark.training.frames import Problem
 from foretide.spark.training.training import TrainingReport
 
 REPORT = TrainingReport(

@@ -18,7 +18,7 @@ from foretide.spark.driver.run import OperatorReport, Progress, RunReport
 from foretide.spark.session.shipping import modules_beside
 from foretide.topology import Topology, flow, load_topology
 from foretide.traces import TraceError
-from foretide.traces.overrides import TraceOverrides, parse_replicas, with_replicas, with_trace_options
+from foretide.traces.replacement import TraceOverrides, parse_replicas, with_replicas, with_trace_options
 
 ROOT = Path(__file__).parents[3]
 WORDCOUNT = ROOT / "examples" / "wordcount.py"

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from foretide.control.history import RateHistory
+from foretide.control.rate_history import RateHistory
 
 NAN = np.nan
 

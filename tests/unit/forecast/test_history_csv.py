@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from foretide.errors import ConfigError
-from foretide.forecast.history import read_history
+from foretide.forecast.csv_history import read_history
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ from foretide.forecast.mixture.cheap_experts import (
     follow,
 )
 from foretide.forecast.mixture.conformal import ENOUGH, _adapt, calibrate
+from foretide.forecast.mixture.mixed_pass import look_ahead
 from foretide.forecast.mixture.mixing import blend, mix
-from foretide.forecast.mixture.outlook import look_ahead
 from foretide.records import Floats
 
 

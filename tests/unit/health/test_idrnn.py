@@ -265,7 +265,7 @@ def test_i6_the_predictor_tells_how_wrong_it_was(model: IdrnnModel) -> None:
     table = interfered(12)
     predictor = HealthPredictor({ANY_MACHINE: model})
     predictor.take(samples_of(table))
-    found = {each.worker: each for each in predictor.outlooks()}
+    found = {each.worker: each for each in predictor.forecasts()}
     assert sorted(found) == ["0", "1"]
     ahead = model.predict(table.machine_values, table.worker_values)
     assert list(found["1"].predicted.values()) == pytest.approx(ahead[1].tolist())
@@ -277,10 +277,10 @@ def test_i6_the_predictor_tells_how_wrong_it_was(model: IdrnnModel) -> None:
 
 def test_the_predictor_forgets_what_is_old_and_says_nothing_without_features(model: IdrnnModel) -> None:
     predictor = HealthPredictor({"host": model})
-    assert predictor.outlooks() == []
+    assert predictor.forecasts() == []
     predictor.take(samples_of(interfered(60)))
     assert len(predictor._samples) <= 9 * 3
-    assert HealthPredictor({"other": model}).outlooks() == []
+    assert HealthPredictor({"other": model}).forecasts() == []
 
 
 def test_i6_models_are_trained_anew_periodically(model: IdrnnModel, tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from foretide.health.policies import (
     make_health_policy,
 )
 from foretide.health.policies.peers import robust_scores
-from foretide.health.predictor import HealthPredictor, Outlook
+from foretide.health.predictor import HealthPredictor, WorkerForecast
 
 
 def view(**slowness: float) -> HealthView:
@@ -166,8 +166,8 @@ class FakePredictor(HealthPredictor):
         super().__init__({})
         self._errors = errors
 
-    def outlooks(self) -> list[Outlook]:
-        return [Outlook(id, "host", 0.0, {"cpu": 1.0}, {"cpu": error}) for id, error in self._errors.items()]
+    def forecasts(self) -> list[WorkerForecast]:
+        return [WorkerForecast(id, "host", 0.0, {"cpu": 1.0}, {"cpu": error}) for id, error in self._errors.items()]
 
 
 def test_i6_with_a_model_the_paper_s_policy_decides() -> None:

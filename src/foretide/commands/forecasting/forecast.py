@@ -101,7 +101,7 @@ def backtest(
     from foretide.config import validated
     from foretide.forecast.backtest import BacktestOptions
     from foretide.forecast.backtest import backtest as run_backtest
-    from foretide.forecast.history import read_history
+    from foretide.forecast.csv_history import read_history
     from foretide.forecast.plots import to_html, write_png
 
     options = validated(BacktestOptions, {"horizon": horizon, "min_history": min_history}, "backtest")

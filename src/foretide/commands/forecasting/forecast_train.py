@@ -59,7 +59,7 @@ def train(
     [bold]Example:[/] foretide forecast train --data rates.csv --models ridge,theta --out models
     """
     from foretide.commands.forecasting.forecast_train_view import TrainingView, report_view, to_dict
-    from foretide.spark.training.history import check_path
+    from foretide.spark.training.frames import check_path
     from foretide.spark.training.training import train_models
 
     history = {"path": data, "format": format, "series": series, "time": time, "value": value, "bin_s": bin_s}
@@ -113,7 +113,7 @@ def _job(
 ) -> TrainingJob:
     from foretide.config import validated
     from foretide.forecast.training.trainer import TrainerOptions
-    from foretide.spark.training.history import HistorySpec
+    from foretide.spark.training.frames import HistorySpec
     from foretide.spark.training.training import TrainingJob
 
     return TrainingJob(

@@ -32,7 +32,7 @@ def plan_spark(
 
     from foretide.commands.running.plan_spark_view import render
     from foretide.compile.explain import explain
-    from foretide.traces.overrides import parse_replicas, with_replicas
+    from foretide.traces.replacement import parse_replicas, with_replicas
 
     topology = with_replicas(load_topology_argument(file, settings or ()), parse_replicas(replicas))
     plan = explain(topology, tasks_per_slot=tasks_per_slot)

@@ -101,7 +101,7 @@ def run(
     [bold]Your own:[/] foretide run examples/wordcount.py --policy pasps --forecaster lr --td 5 --minutes 1
     """
     from foretide.commands.running.run_control import Asked
-    from foretide.traces.overrides import TraceOverrides, parse_replicas, with_replicas, with_trace_options
+    from foretide.traces.replacement import TraceOverrides, parse_replicas, with_replicas, with_trace_options
 
     for out, option in ((html_out, "--html"), (json_out, "--json")):
         check_writable(out, option)

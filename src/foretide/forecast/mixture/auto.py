@@ -18,8 +18,8 @@ from foretide.forecast.background import Job
 from foretide.forecast.base import LEVELS, Array, Forecaster, Series
 from foretide.forecast.mixture.cheap_experts import CHEAP_EXPERTS, cheap_names, cheap_table, damped_sums
 from foretide.forecast.mixture.lead_errors import difference_quantiles
-from foretide.forecast.mixture.outlook import block_ends, look_ahead, look_ahead_many
-from foretide.forecast.mixture.panel import KEPT, Panel, filled
+from foretide.forecast.mixture.mixed_pass import block_ends, look_ahead, look_ahead_many
+from foretide.forecast.mixture.panel import KEPT, ExpertPanel, filled
 from foretide.forecast.mixture.study import Study, study
 from foretide.forecast.models.seasonal_trees import SeasonalTrees
 from foretide.forecast.scaling import rates, scale_of
@@ -103,7 +103,7 @@ class Auto(Forecaster):
     background: bool = Field(
         default=True, description="Train beside the control loop; without it, results do not depend on timing."
     )
-    _panel: Panel | None = PrivateAttr(default=None)
+    _panel: ExpertPanel | None = PrivateAttr(default=None)
     _job: Job[Study] = PrivateAttr(default_factory=Job)
     _studied_at: int = PrivateAttr(default=0)
     _trained_at: int = PrivateAttr(default=0)
@@ -164,9 +164,9 @@ class Auto(Forecaster):
 
     def forecast_mean(self, values: Floats, horizon: int) -> Floats:
         """Return the mean alone."""
-        return self.outlook(values, horizon, np.empty(0))[0]
+        return self.mean_and_quantiles(values, horizon, np.empty(0))[0]
 
-    def outlook(self, values: Floats, horizon: int, levels: Floats) -> tuple[Floats, Floats]:
+    def mean_and_quantiles(self, values: Floats, horizon: int, levels: Floats) -> tuple[Floats, Floats]:
         """Run all experts over the last values, mix them, and calibrate."""
         gap = min(_gap(self._series.values), _LONGEST_GAP)
         steps = horizon + gap
@@ -260,9 +260,9 @@ class Auto(Forecaster):
         for name, model in learnt.models.items():
             panel.admit(name, model, missed, self._seen)
 
-    def _experts(self) -> Panel:
+    def _experts(self) -> ExpertPanel:
         if self._panel is None:
-            self._panel = Panel(self.ahead)
+            self._panel = ExpertPanel(self.ahead)
         return self._panel
 
     def _others(self, size: int, steps: int) -> Floats:
@@ -288,7 +288,7 @@ class Auto(Forecaster):
     def _restore(self, arrays: Arrays) -> None:
         if arrays:
             self._studied_at, self._trained_at = arrays["at"].tolist()
-            self._panel = Panel.of(arrays)
+            self._panel = ExpertPanel.of(arrays)
 
 
 def _look_ahead_all(table: Floats, horizon: int, levels: Floats) -> tuple[Floats, Floats]:

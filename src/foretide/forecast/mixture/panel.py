@@ -15,7 +15,7 @@ from foretide.forecast.models.seasonal import SeasonalRegression
 from foretide.forecast.training.archive import Arrays
 from foretide.records import Floats
 
-__all__ = ["KEPT", "Panel", "filled"]
+__all__ = ["KEPT", "ExpertPanel", "filled"]
 
 #: Origins of which forecasts are kept, which is as far back as experts are compared.
 KEPT = 512
@@ -37,7 +37,7 @@ def filled(values: Floats) -> Floats:
     return found
 
 
-class Panel:
+class ExpertPanel:
     """Experts that are not refitted at every step, with a record of their forecasts.
 
     A row of the record is what each said after one value, up to `ahead` steps ahead, NaN where it said nothing. An

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from foretide.plan.base import Situation
 from foretide.plan.cost import Costs, as_columns, operator_costs, timetable_cost, with_initial
-from foretide.plan.epochs import Outlook
+from foretide.plan.epochs import EpochNeeds
 from foretide.plan.planners.optimal import optimal_timetable
 from foretide.plan.timetable import TimetablePlanner
 from foretide.records import Ints, Term
@@ -137,7 +137,7 @@ class Cba(TimetablePlanner):
     summary: ClassVar[str] = "a timetable that balances running, starting, stopping, re-routing (BGElasor's CBA)"
     spec: ClassVar[tuple[str, ...]] = ("B2", "B3")
 
-    def timetable(self, situation: Situation, ahead: Outlook) -> tuple[Ints, tuple[Term, ...]]:
+    def timetable(self, situation: Situation, ahead: EpochNeeds) -> tuple[Ints, tuple[Term, ...]]:
         """Return the timetable after the three steps, with what each made of the next epoch, and costs."""
         # What runs above an operator's maximum has to stop in any case, so no action may wait for it.
         running = np.minimum(situation.replicas, situation.topology.maximum_replicas)
@@ -151,7 +151,7 @@ class Cba(TimetablePlanner):
             *self._cost_terms(situation, ahead, timetable),
         )
 
-    def _cost_terms(self, situation: Situation, ahead: Outlook, timetable: Ints) -> tuple[Term, ...]:
+    def _cost_terms(self, situation: Situation, ahead: EpochNeeds, timetable: Ints) -> tuple[Term, ...]:
         now, bound = situation.replicas, situation.topology.maximum_replicas
         cost = operator_costs(timetable, self.costs, now)
         best = operator_costs(optimal_timetable(ahead.needs, self.costs, bound, now), self.costs, now)

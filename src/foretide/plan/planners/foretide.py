@@ -39,7 +39,7 @@ def surprise_wait_s(interval_s: float, activation_s: float) -> float:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class _Outlook:
+class _Prospects:
     """All that a decision rests on."""
 
     insight: Insight
@@ -128,14 +128,14 @@ class Foretide(Planner):
 
     def plan(self, situation: Situation) -> Plan:
         """Look ahead from the situation, and return the plan of least cost."""
-        outlook = self._outlook(situation)
-        choice = _cheapest(situation, outlook)
-        busy = busy_replicas(outlook.load, outlook.model.execution_s, situation.window.duration_s)
+        prospects = self._prospects(situation)
+        choice = _cheapest(situation, prospects)
+        busy = busy_replicas(prospects.load, prospects.model.execution_s, situation.window.duration_s)
         wanted = np.where(np.isnan(situation.window.execution_s), np.nan, choice.replicas)
-        terms = (*self._input_terms(situation, outlook), *self._cost_terms(outlook, busy, choice))
+        terms = (*self._input_terms(situation, prospects), *self._cost_terms(prospects, busy, choice))
         return self.decide(situation, wanted, terms, demand=busy)
 
-    def _outlook(self, situation: Situation) -> _Outlook:
+    def _prospects(self, situation: Situation) -> _Prospects:
         window, flow, insight = situation.window, situation.topology.flow, self._learn(situation)
         td_s, delay_s = window.duration_s, insight.activation_s
         goes_on = self.persistence ** (1.0 + 2.0 * delay_s / td_s)
@@ -154,7 +154,7 @@ class Foretide(Planner):
         )
         patience_s = self.patience * surprise_wait_s(td_s, delay_s)
         queued = queue_load(flow, model.queued_then(found.mean_before[None, :])[0], window.share)
-        return _Outlook(
+        return _Prospects(
             insight=insight,
             goes_on=goes_on,
             scenarios=found,
@@ -176,25 +176,25 @@ class Foretide(Planner):
         """Return the part by which events may be heavier than is known: it fades with every proof."""
         return self.margin / (1 + insight.witnesses) ** 2
 
-    def _input_terms(self, situation: Situation, outlook: _Outlook) -> tuple[Term, ...]:
-        window, found = situation.window, outlook.scenarios
+    def _input_terms(self, situation: Situation, prospects: _Prospects) -> tuple[Term, ...]:
+        window, found = situation.window, prospects.scenarios
         last = float(window.arrived.sum()) / window.duration_s
-        mixed = f"{1 - outlook.goes_on:.2f}·forecast + {outlook.goes_on:.2f}·λ"
+        mixed = f"{1 - prospects.goes_on:.2f}·forecast + {prospects.goes_on:.2f}·λ"
         low, high = np.sort(found.during.sum(axis=1))[[0, -1]]
         by_then = "fluid model over A, then P5 Eq. 7"
         return (
-            Term("A", "time until the plan is active", "given or learnt", outlook.model.activation_s, "s"),
+            Term("A", "time until the plan is active", "given or learnt", prospects.model.activation_s, "s"),
             Term("λ", "input of the last interval", "measured", last, "/s"),
             Term("λ̂", "input expected while it is active", mixed, float(found.mean.sum()), "/s"),
             Term("λ̂⁻", "least input that is reckoned with", "lowest scenario", float(low), "/s"),
             Term("λ̂⁺", "most input that is reckoned with", "highest scenario", float(high), "/s"),
             Term("|q|", "events queued at the operator", "measured", window.queued, "events"),
-            Term("q̂", "events to drain by then, upstream ones too", by_then, outlook.queued, "events"),
+            Term("q̂", "events to drain by then, upstream ones too", by_then, prospects.queued, "events"),
             Term("et", "execution time of one event", "measured: busy time / processed", window.execution_s, "s"),
         )
 
-    def _cost_terms(self, outlook: _Outlook, busy: Floats, choice: _Choice) -> tuple[Term, ...]:
-        insight, model, prices = outlook.insight, outlook.model, outlook.prices
+    def _cost_terms(self, prospects: _Prospects, busy: Floats, choice: _Choice) -> tuple[Term, ...]:
+        insight, model, prices = prospects.insight, prospects.model, prospects.prices
         proof = f"1/U with queues at both ends; {insight.witnesses} such intervals"
         heavier = f"et·κ·(1 + {self._margin(insight):.3g})"
         worth = f"({self.lateness:g}·td/P)²"
@@ -211,12 +211,12 @@ class Foretide(Planner):
         )
 
 
-def _cheapest(situation: Situation, outlook: _Outlook) -> _Choice:
+def _cheapest(situation: Situation, prospects: _Prospects) -> _Choice:
     """Return the best of all candidates, improved replica by replica."""
-    tried = _candidates(situation, outlook)
-    costs = outlook.costs(tried)
+    tried = _candidates(situation, prospects)
+    costs = prospects.costs(tried)
     best, least = tried[np.argmin(costs)], float(costs.min())
-    nearby = _nearby(situation, outlook, best)
+    nearby = _nearby(situation, prospects, best)
     for _ in range(_ROUNDS):
         # What differs by no more than rounding is no better.
         if not nearby.min() < least * (1 - 1e-12):
@@ -224,29 +224,29 @@ def _cheapest(situation: Situation, outlook: _Outlook) -> _Choice:
         move = int(np.argmin(nearby))
         best, least = best.copy(), float(nearby.min())
         best[move % best.size] += 1.0 if move < best.size else -1.0
-        nearby = _nearby(situation, outlook, best)
+        nearby = _nearby(situation, prospects, best)
     change = np.where(np.isfinite(nearby), nearby - least, np.nan)
     return _Choice(best, least, more=change[: best.size], fewer=change[best.size :])
 
 
-def _nearby(situation: Situation, outlook: _Outlook, replicas: Floats) -> Floats:
+def _nearby(situation: Situation, prospects: _Prospects, replicas: Floats) -> Floats:
     """Return the cost of one replica more, then of one fewer, of each operator; infinite outside its bounds."""
     topology = situation.topology
     moved = replicas + np.vstack((np.eye(replicas.size), -np.eye(replicas.size)))
     inside = ((moved >= topology.minimum_replicas) & (moved <= topology.maximum_replicas)).all(axis=1)
     costs = np.full(len(moved), np.inf)
     if inside.any():
-        costs[inside] = outlook.costs(moved[inside])
+        costs[inside] = prospects.costs(moved[inside])
     return costs
 
 
-def _candidates(situation: Situation, outlook: _Outlook) -> Floats:
+def _candidates(situation: Situation, prospects: _Prospects) -> Floats:
     """Return plans to try: for each level of input and speed of draining, just what that takes."""
-    model, topology = outlook.model, situation.topology
-    most = outlook.scenarios.during.max(axis=0)
+    model, topology = prospects.model, situation.topology
+    most = prospects.scenarios.during.max(axis=0)
     load = topology.flow.propagate(most, np.zeros(topology.flow.operators), model.share)
     rates = np.linspace(0.0, 1.15, _LEVELS)[:, None, None] * load
-    drained = outlook.queued / (np.array(_DRAINS)[:, None] * model.interval_s)
+    drained = prospects.queued / (np.array(_DRAINS)[:, None] * model.interval_s)
     busy = ((rates + drained) * model.execution_s).reshape(-1, load.size)
     wanted = np.where(np.isnan(busy), situation.replicas, whole_replicas(busy))
     candidates: Floats = np.unique(np.clip(wanted, topology.minimum_replicas, topology.maximum_replicas), axis=0)

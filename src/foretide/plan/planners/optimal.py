@@ -10,7 +10,7 @@ import numpy.typing as npt
 from foretide.errors import PlanError
 from foretide.plan.base import Situation
 from foretide.plan.cost import Costs, as_columns, operator_costs
-from foretide.plan.epochs import Outlook
+from foretide.plan.epochs import EpochNeeds
 from foretide.plan.timetable import TimetablePlanner
 from foretide.records import Floats, Ints, Term
 
@@ -143,7 +143,7 @@ class Optimal(TimetablePlanner):
     summary: ClassVar[str] = "the cheapest timetable over the forecast horizon, found exactly"
     spec: ClassVar[tuple[str, ...]] = ("B2", "B3")
 
-    def timetable(self, situation: Situation, ahead: Outlook) -> tuple[Ints, tuple[Term, ...]]:
+    def timetable(self, situation: Situation, ahead: EpochNeeds) -> tuple[Ints, tuple[Term, ...]]:
         """Return the cheapest timetable, with its cost."""
         now = situation.replicas
         timetable = optimal_timetable(ahead.needs, self.costs, situation.topology.maximum_replicas, now)

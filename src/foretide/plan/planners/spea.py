@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from foretide.plan.base import Planner, Situation
 from foretide.plan.cost import as_columns
-from foretide.plan.epochs import outlook
+from foretide.plan.epochs import epoch_needs
 from foretide.plan.load import replica_terms, whole_replicas
 from foretide.records import Ints, Plan, Term
 
@@ -41,7 +41,7 @@ class Spea(Planner):
 
     def plan(self, situation: Situation) -> Plan:
         """Return the larger need of the current epoch and the next."""
-        both = outlook(situation, np.vstack([situation.window.arrived, situation.expected_arrivals()]))
+        both = epoch_needs(situation, np.vstack([situation.window.arrived, situation.expected_arrivals()]))
         load, busy = both.loads.max(axis=0), both.busy.max(axis=0)
         spread = "spread by P5 Eq. 4-5"
         terms = (

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from foretide.plan.base import Planner, Situation
 from foretide.plan.cost import as_columns
-from foretide.plan.epochs import outlook
+from foretide.plan.epochs import epoch_needs
 from foretide.plan.load import replica_terms, whole_replicas
 from foretide.records import Ints, Plan, Term
 
@@ -38,7 +38,7 @@ class Srea(Planner):
 
     def plan(self, situation: Situation) -> Plan:
         """Return the need of the current epoch."""
-        now = outlook(situation, situation.window.arrived[None, :])
+        now = epoch_needs(situation, situation.window.arrived[None, :])
         terms = (
             Term(
                 "λ", "events of the current epoch", "B3 SREA: last input spread by P5 Eq. 4-5", now.loads[0], "events"

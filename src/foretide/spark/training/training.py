@@ -29,7 +29,7 @@ from foretide.forecast.training.trainer import (
     train_model,
     training_forecaster,
 )
-from foretide.spark.training.history import HistorySpec, Prepared, Problem, prepare
+from foretide.spark.training.frames import HistorySpec, Prepared, Problem, prepare
 from foretide.spark.training.windows import training_set
 
 __all__ = ["Observer", "TrainingJob", "TrainingReport", "slot_keys", "train_models"]

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from foretide.forecast import Series
-from foretide.forecast.history import read_history
+from foretide.forecast.csv_history import read_history
 from foretide.forecast.mixture.panel import filled
 from foretide.records import Floats
 
