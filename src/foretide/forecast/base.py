@@ -46,7 +46,7 @@ class Forecaster(BaseModel):
 
     A model implements `forecast_mean`; the rest is optional:
 
-    - `forecast_quantiles`, or `mean_and_quantiles` where both come from one computation, for a model that has a predictive
+    - `forecast_quantiles`, or `mean_and_quantiles` where both come from one computation, for a model with a predictive
       distribution. The default adds to the mean the quantiles of the model's own past errors: each `predict`
       keeps its mean, later observations give errors by lead time, the last 128 of each lead count. Before a lead has
       20 of them, the changes of the window over as many steps stand in, less their mean.
