@@ -12,6 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from foretide.errors import ConfigError, ForetideError
+from foretide.files import replace_file
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -73,7 +74,7 @@ def write_file(path: Path, content: str, option: str) -> None:
         if path.exists() and not path.is_file():  # a pipe or a terminal: there is no name to put a new file under
             path.write_text(content, encoding="utf-8")
         else:
-            _replace(path, content)
+            replace_file(path, content)
     except OSError as error:
         raise _unwritable(path, error, option) from error
     typer.echo(f"wrote {path}", err=True)
@@ -107,25 +108,6 @@ def check_writable(path: Path | None, option: str) -> None:
             pass
     except OSError as error:
         raise _unwritable(path, error, option) from error
-
-
-def _replace(path: Path, content: str) -> None:
-    with NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
-        try:
-            file.write(content)
-            file.flush()
-            # A temporary file is its owner's alone; what the user asked for has the rights that new files have.
-            os.chmod(file.name, _new_file_mode())
-            os.replace(file.name, path)
-        except BaseException:
-            os.unlink(file.name)
-            raise
-
-
-def _new_file_mode() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return 0o666 & ~mask
 
 
 def _unwritable(path: Path, error: OSError, option: str) -> ConfigError:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
-import tempfile
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from foretide.errors import ConfigError
+from foretide.files import replacing
 from foretide.records import Floats, Ints
 from foretide.topology import Topology
 
@@ -116,28 +115,21 @@ class Knowledge:
 
     def save(self, path: str | Path) -> None:
         """Write it to `path`: a zip of numpy arrays and a JSON header, replaced as a whole."""
-        target = Path(path)
         header = {
             "format": _FORMAT,
             "version": _VERSION,
             "operators": list(self.operators),
             "buckets": {"lowest": self.buckets.lowest, "ratio": self.buckets.ratio, "count": self.buckets.count},
         }
-        handle, beside = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                np.savez_compressed(
-                    file,
-                    header=np.frombuffer(json.dumps(header).encode(), dtype=np.uint8),
-                    minimum=self.minimum,
-                    maximum=self.maximum,
-                    value=self.value,
-                    visits=self.visits,
-                )
-            Path(beside).replace(target)
-        except BaseException:
-            Path(beside).unlink(missing_ok=True)
-            raise
+        with replacing(path) as file:
+            np.savez_compressed(
+                file,
+                header=np.frombuffer(json.dumps(header).encode(), dtype=np.uint8),
+                minimum=self.minimum,
+                maximum=self.maximum,
+                value=self.value,
+                visits=self.visits,
+            )
 
     @classmethod
     def load(cls, path: str | Path) -> Knowledge:

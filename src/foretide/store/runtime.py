@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from foretide.errors import ConfigError
+from foretide.files import replace_json
 
 try:
     import fcntl
@@ -141,14 +141,7 @@ class RuntimeStore:
 
     def _put(self, config: RuntimeConfig) -> RuntimeConfig:
         config = replace(config, version=self.read().version + 1)
-        handle, temporary = tempfile.mkstemp(dir=self.path.parent, prefix=f".{self.path.name}-")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                json.dump(asdict(config), file)
-            os.replace(temporary, self.path)
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
+        replace_json(self.path, asdict(config))
         return self.read()
 
     def change(self, **changes: Any) -> RuntimeConfig:

@@ -6,6 +6,8 @@ import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
+from foretide.files import claim_file
+
 __all__ = ["Workspace"]
 
 
@@ -42,10 +44,8 @@ class Workspace:
         file = self.root / "run-id"
         if not file.exists():
             file.parent.mkdir(parents=True, exist_ok=True)
-            aside = file.with_suffix(".tmp")
-            # A letter first: readers of partitioned files would take digits for a number.
-            aside.write_text(f"r{uuid.uuid4().hex[:12]}", encoding="utf-8")
-            aside.replace(file)
+            # A letter first: readers of partitioned files would take digits for a number. Of two who make it, one wins.
+            claim_file(file, f"r{uuid.uuid4().hex[:12]}")
         return file.read_text(encoding="utf-8")
 
     @property

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import errno
 import json
-import os
-import uuid
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from foretide.files import claim_file, replace_file
 from foretide.transport.errors import CorruptLogError, LogFullError
 
-__all__ = ["claim_json", "full_disk_as", "read_json", "remove", "replace_json", "sync_directory"]
+__all__ = ["claim_json", "full_disk_as", "read_json", "remove", "replace_json"]
 
 FORMAT = 1
 
@@ -46,24 +45,12 @@ def read_json(path: Path) -> dict[str, Any]:
 
 def replace_json(path: Path, body: dict[str, Any], scratch: Path, *, fsync: bool) -> None:
     """Write `body` at `path` in one step, over what was there."""
-    os.replace(_write_scratch(body, scratch, fsync=fsync), path)
-    sync_directory(path.parent, fsync=fsync)
+    replace_file(path, _enveloped(body), fsync=fsync, folder=scratch)
 
 
 def claim_json(path: Path, body: dict[str, Any], scratch: Path, *, fsync: bool) -> bool:
-    """Write `body` at `path` in one step unless something is there; tell whether it was written.
-
-    A hard link, unlike a rename, fails when its target exists: of two competing writers exactly one wins.
-    """
-    temporary = _write_scratch(body, scratch, fsync=fsync)
-    try:
-        os.link(temporary, path)
-    except FileExistsError:
-        return False
-    finally:
-        remove(temporary)
-    sync_directory(path.parent, fsync=fsync)
-    return True
+    """Write `body` at `path` in one step unless something is there; tell whether it was written."""
+    return claim_file(path, _enveloped(body), fsync=fsync, folder=scratch)
 
 
 @contextmanager
@@ -79,17 +66,6 @@ def full_disk_as(edge: str, path: Path) -> Iterator[None]:
         raise
 
 
-def sync_directory(path: Path, *, fsync: bool) -> None:
-    """Make the names in a directory durable: a rename is only safe once its directory is written."""
-    if not fsync:
-        return
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
 def remove(path: Path) -> bool:
     """Delete a file; tell whether it was there."""
     try:
@@ -99,15 +75,8 @@ def remove(path: Path) -> bool:
     return True
 
 
-def _write_scratch(body: dict[str, Any], scratch: Path, *, fsync: bool) -> Path:
-    path = scratch / f"{uuid.uuid4().hex}.json"
-    envelope = {"format": FORMAT, "checksum": _checksum(body), "body": body}
-    with path.open("x", encoding="utf-8") as file:
-        json.dump(envelope, file, separators=(",", ":"))
-        file.flush()
-        if fsync:
-            os.fsync(file.fileno())
-    return path
+def _enveloped(body: dict[str, Any]) -> str:
+    return json.dumps({"format": FORMAT, "checksum": _checksum(body), "body": body}, separators=(",", ":"))
 
 
 def _checksum(body: object) -> int:

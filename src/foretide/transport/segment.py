@@ -17,9 +17,10 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from foretide.files import sync
 from foretide.transport.contract import Block, SegmentInfo
 from foretide.transport.errors import CorruptLogError
-from foretide.transport.files import full_disk_as, remove, sync_directory
+from foretide.transport.files import full_disk_as, remove
 
 __all__ = ["ArrowPiece", "ArrowSegmentWriter", "SegmentFile", "read_piece"]
 
@@ -103,9 +104,10 @@ class SegmentFile:
             self._sink.close()
             info = _describe(self._scratch, self._target.name, self._ends)
             if self._settings.fsync:
-                _sync_file(self._scratch)
+                sync(self._scratch)
             os.rename(self._scratch, self._target)
-            sync_directory(self._target.parent, fsync=self._settings.fsync)
+            if self._settings.fsync:
+                sync(self._target.parent)
         return info
 
     def discard(self) -> None:
@@ -245,11 +247,3 @@ def _conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     if batch.schema.equals(schema):
         return batch
     return batch.select(schema.names).cast(schema)
-
-
-def _sync_file(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

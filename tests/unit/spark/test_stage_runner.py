@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -157,3 +159,46 @@ class TestDeadLetters:
         assert log.used_bytes() < 1.3e6
         assert log.end_offset() == 4000 and log.first_offset() >= 2500
         assert "dead letters" in caplog.text
+
+
+class TestAdmissionLimit:
+    """The thread of a batch and the one that pauses both write the file with the admission limit."""
+
+    def test_two_threads_may_write_it_at_once(self, make_runner: Callable[..., StageRunner]) -> None:
+        runner = make_runner()
+        errors: list[Exception] = []
+
+        def write() -> None:
+            try:
+                for _ in range(300):
+                    runner._write_limit()
+            except Exception as error:
+                errors.append(error)
+
+        threads = [threading.Thread(target=write) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert errors == []
+        folder = runner._workspace.limits(runner.stage.id).parent
+        assert [path.name for path in folder.iterdir()] == ["limits.json"]
+
+    def test_a_batch_that_ends_meanwhile_does_not_undo_a_pause(self, make_runner: Callable[..., StageRunner]) -> None:
+        runner = make_runner()
+        pausing = threading.Thread(target=runner.pause)
+
+        class Slow(type(runner._admission)):  # type: ignore[misc]
+            """The batch's thread reads the limit, and the pause comes before it has written it."""
+
+            @property
+            def limit(self) -> int:
+                if not pausing.ident:
+                    pausing.start()
+                    pausing.join(timeout=0.2)
+                return 100
+
+        runner._admission = Slow(runner.settings)
+        runner._write_limit()
+        pausing.join()
+        assert json.loads(runner._workspace.limits(runner.stage.id).read_text()) == {"max_rows": 0}

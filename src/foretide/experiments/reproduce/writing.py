@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -12,6 +10,7 @@ from foretide.errors import ConfigError
 from foretide.experiments.reproduce.contract import Experiment, Result, Scope
 from foretide.experiments.reproduce.figures import to_svg
 from foretide.experiments.reproduce.markdown import index_page, result_page
+from foretide.files import replace_file
 
 __all__ = ["write_index", "write_result"]
 
@@ -56,15 +55,7 @@ def _checks(file: Path) -> list[tuple[str, bool]] | None:
 def _write(path: Path, content: str) -> Path:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, beside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(content)
-            Path(beside).chmod(0o644)
-            Path(beside).replace(path)
-        except BaseException:
-            Path(beside).unlink(missing_ok=True)
-            raise
+        replace_file(path, content)
     except OSError as error:
         reason = f"{str(path)!r}: {(error.strerror or str(error)).lower()}"
         raise ConfigError(

@@ -5,10 +5,8 @@ from __future__ import annotations
 import io
 import json
 import os
-import tempfile
 import zipfile
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from foretide.errors import ForecastError
+from foretide.files import replacing
 
 __all__ = ["FORMAT", "Arrays", "read_archive", "write_archive"]
 
@@ -38,19 +37,9 @@ def write_archive(path: str | os.PathLike[str], head: Mapping[str, Any], arrays:
     np.savez(packed, **arrays)  # type: ignore[arg-type]  # its stub takes the names for allow_pickle
     text = json.dumps({"format": FORMAT, **head}, indent=1, sort_keys=True, allow_nan=False)
     target.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
-                archive.writestr(zipfile.ZipInfo(_HEAD, _NO_TIME), text)
-                archive.writestr(zipfile.ZipInfo(_ARRAYS, _NO_TIME), packed.getvalue(), zipfile.ZIP_DEFLATED)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, target)
-    except BaseException:
-        with suppress(FileNotFoundError):
-            os.unlink(temporary)
-        raise
+    with replacing(target, fsync=True) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(zipfile.ZipInfo(_HEAD, _NO_TIME), text)
+        archive.writestr(zipfile.ZipInfo(_ARRAYS, _NO_TIME), packed.getvalue(), zipfile.ZIP_DEFLATED)
     return target
 
 

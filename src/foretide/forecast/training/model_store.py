@@ -21,6 +21,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from foretide.errors import ForecastError
+from foretide.files import PART_PREFIX, replace_file
 from foretide.forecast.base import Forecaster
 from foretide.forecast.registry import load_forecaster
 from foretide.forecast.training.archive import FORMAT
@@ -29,7 +30,6 @@ from foretide.forecast.training.model_card import ModelCard
 __all__ = ["ModelStore", "StoredModel"]
 
 _MODEL, _CARD, _CURRENT = "model.zip", "card.json", "current.json"
-_PART = ".part-"
 # What a killed process left behind is removed after this time; nobody takes so long to write one model.
 _ABANDONED_S = 3600.0
 # File systems allow names of 255 bytes; a longer series name is cut, and told apart by its hash.
@@ -112,7 +112,7 @@ class ModelStore:
         """Store a trained forecaster as the next version, and put it in use; readers never see half of it."""
         home = self._home(card.series, card.model)
         home.mkdir(parents=True, exist_ok=True)
-        part = home / f"{_PART}{uuid.uuid4().hex}"
+        part = home / f"{PART_PREFIX}{uuid.uuid4().hex}"
         part.mkdir()
         try:
             forecaster.save(part / _MODEL)
@@ -127,14 +127,8 @@ class ModelStore:
     def use(self, stored: StoredModel) -> None:
         """Put a stored version in use, also one that is older than the present one."""
         home = stored.path.parent
-        part = home / f"{_PART}{uuid.uuid4().hex}"
         text = {"format": FORMAT, "version": stored.version, "trained_at": stored.card.trained_at}
-        try:
-            _write_synced(part, json.dumps(text) + "\n")
-            os.replace(part, home / _CURRENT)
-        except BaseException:
-            part.unlink(missing_ok=True)
-            raise
+        replace_file(home / _CURRENT, json.dumps(text) + "\n", fsync=True)
 
     def ensure_used(self, stored: StoredModel) -> None:
         """Put a stored version in use unless it is: a process may have been killed after it stored it."""
@@ -208,7 +202,7 @@ class ModelStore:
         number = max(_versions(home), default=0) + 1
         while True:
             numbered = replace(card, version=number)
-            _write_synced(part / _CARD, numbered.to_json())
+            replace_file(part / _CARD, numbered.to_json(), fsync=True)
             target = home / _directory_of(number)
             try:
                 os.rename(part, target)
@@ -244,7 +238,7 @@ class ModelStore:
         for number in sorted(_versions(home), reverse=True)[self._keep :]:
             if number != current:
                 shutil.rmtree(home / _directory_of(number), ignore_errors=True)
-        for part in home.glob(f"{_PART}*"):
+        for part in home.glob(f"{PART_PREFIX}*"):
             with suppress(OSError):
                 if time.time() - part.stat().st_mtime > _ABANDONED_S:
                     shutil.rmtree(part) if part.is_dir() else part.unlink()
@@ -294,10 +288,3 @@ def _signature(path: Path) -> _Signature | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     return found.st_mtime_ns, found.st_size, found.st_ino
-
-
-def _write_synced(path: Path, text: str) -> None:
-    with path.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from foretide.compile.stages import Stage, StageGraph
+from foretide.files import replace_json
 from foretide.spark.errors import CheckpointError
 from foretide.store.workspace import Workspace
 
@@ -40,9 +41,7 @@ def check_checkpoint(graph: StageGraph, workspace: Workspace) -> None:
         if inside:
             _LOG.info("going on from the checkpoint although %s: no state or position depends on it", "; ".join(inside))
     workspace.root.mkdir(parents=True, exist_ok=True)
-    aside = workspace.topology.with_suffix(".tmp")
-    aside.write_text(json.dumps(now), encoding="utf-8")
-    aside.replace(workspace.topology)
+    replace_json(workspace.topology, now)
 
 
 def differences(before: dict[str, Any], now: dict[str, Any], kind: str) -> Iterator[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 import uuid
@@ -27,6 +26,7 @@ from foretide.spark.driver.routing import Router
 from foretide.spark.errors import OperatorError
 from foretide.spark.inputs.edges import EdgeStore
 from foretide.spark.inputs.feeds import FirstRound, open_feed
+from foretide.spark.inputs.limits import RuntimeLimits, write_limits
 from foretide.spark.settings import EngineSettings
 from foretide.spark.sinks.contract import BatchSink
 from foretide.spark.tasks.contract import BatchOrder, Program
@@ -76,6 +76,7 @@ class StageRunner:
         self.query: StreamingQuery | None = None
         self.busy = False
         self._paused = False
+        self._limit_lock = threading.Lock()
         self._last_batch: int | None = None
         self.failure: Exception | None = None
 
@@ -221,12 +222,10 @@ class StageRunner:
         self._write_limit()
 
     def _write_limit(self) -> None:
-        path = self._workspace.limits(self.stage.id)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        aside = path.with_suffix(".tmp")
-        limit = 0 if self._paused else self._admission.limit
-        aside.write_text(json.dumps({"max_rows": limit}), encoding="utf-8")
-        aside.replace(path)
+        # The batch's thread and the one that pauses both come here; the later of them has the last word.
+        with self._limit_lock:
+            limits = RuntimeLimits(max_rows=0 if self._paused else self._admission.limit)
+            write_limits(self._workspace.limits(self.stage.id), limits)
 
 
 def output_schemas(operator: Operator) -> dict[str, pa.Schema]:

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import json
 import logging
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, ReadMinRows
 
 from foretide.errors import ConfigError
+from foretide.files import replace_json
 from foretide.traces.plan import UNLIMITED_ROWS
 
-__all__ = ["RuntimeLimits", "WatchedLimits", "admit"]
+__all__ = ["RuntimeLimits", "WatchedLimits", "admit", "write_limits"]
 
 logger = logging.getLogger(__name__)
 
@@ -77,6 +78,12 @@ def admit(start: int, available: int, limit: ReadLimit, limits: RuntimeLimits) -
     if isinstance(limit, ReadMaxRows):
         allowed = min(allowed, limit.max_rows)
     return max(start, min(available, start + allowed))
+
+
+def write_limits(path: Path, limits: RuntimeLimits) -> None:
+    """Put `limits` in force for whoever watches the file at `path`."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    replace_json(path, {name: value for name, value in asdict(limits).items() if value is not None})
 
 
 def _parse(path: str) -> RuntimeLimits:
