@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from topologies import line, step
+from waiting import wait_for
 
 from foretide.control import ControlSettings
 from foretide.control.detached import control_beside
@@ -38,20 +40,15 @@ SETTINGS: dict[str, Any] = {
 
 def waits(batch: Any) -> Any:
     """Take 4 ms for every event, as a lookup elsewhere would."""
-    import time
 
     time.sleep(0.004 * batch.num_rows)
     return batch
 
 
-def line(trace: str, **options: Any) -> Topology:
-    job = flow("line")
-    (
-        job.source("in", "trace", trace=trace, payload="ids", **options)
-        .operator("look", waits, mode="arrow", execution_s=0.004, selectivity=1.0, replicas=(1, 6))
-        .sink("out", "memory")
-    )
-    return job.build()
+def waiting(trace: str, **options: Any) -> Topology:
+    look = step("look", waits, mode="arrow", execution_s=0.004, selectivity=1.0, replicas=(1, 6))
+    source = {"kind": "trace", "trace": trace, "payload": "ids", **options}
+    return line(look, source=source, sink={"kind": "memory"})
 
 
 class Quiet:
@@ -65,18 +62,10 @@ class Quiet:
         return False
 
 
-def wait_for(what: Callable[[], Any], seconds: float = 60.0) -> Any:
-    deadline_s = time.monotonic() + seconds
-    while not (found := what()):
-        assert time.monotonic() < deadline_s, "it did not happen in time"
-        time.sleep(0.1)
-    return found
-
-
 def test_replicas_go_up_and_down_with_the_load_and_nothing_is_lost(
     spark: SparkSession, tmp_path: Path, write_trace: Callable[..., str]
 ) -> None:
-    topology = line(write_trace(*[50] * 4, *[400] * 5, *[20] * 8))
+    topology = waiting(write_trace(*[50] * 4, *[400] * 5, *[20] * 8))
     control = ControlOptions(settings=ControlSettings.model_validate(SETTINGS), overestimated=6)
     options = RunOptions(settings=EngineSettings(trigger_s=0.5), poll_s=0.2)
     observer = Quiet()
@@ -97,7 +86,7 @@ def test_what_is_measured_in_tasks_reaches_the_window(
 ) -> None:
     settings = ControlSettings.model_validate({**SETTINGS, "loop": {**SETTINGS["loop"], "advisory": True}})
     with (
-        start(line(write_trace(*[100] * 30)), spark, tmp_path / "run", EngineSettings(trigger_s=0.5)) as running,
+        start(waiting(write_trace(*[100] * 30)), spark, tmp_path / "run", EngineSettings(trigger_s=0.5)) as running,
         steer(running, settings) as controller,
     ):
         decision = wait_for(
@@ -112,7 +101,7 @@ def test_what_is_measured_in_tasks_reaches_the_window(
 def test_a_stream_whose_controller_has_gone_keeps_the_last_plan_and_another_one_takes_over(
     spark: SparkSession, tmp_path: Path, write_trace: Callable[..., str]
 ) -> None:
-    topology, settings = line(write_trace(*[400] * 60)), ControlSettings.model_validate(SETTINGS)
+    topology, settings = waiting(write_trace(*[400] * 60)), ControlSettings.model_validate(SETTINGS)
     with start(topology, spark, tmp_path / "run", EngineSettings(trigger_s=0.5)) as running:
         first = steer(running, settings)
         wait_for(lambda: running.replicas()["look"] > 1)
@@ -164,7 +153,7 @@ def test_a_controller_beside_the_driver_can_be_killed_and_started_again(
     write_trace: Callable[..., str],
     beside: Callable[[str, str], subprocess.Popen[str]],
 ) -> None:
-    topology, file = line(write_trace(*[400] * 90)), str(tmp_path / "runs.db")
+    topology, file = waiting(write_trace(*[400] * 90)), str(tmp_path / "runs.db")
     with (
         RunStore(file) as store,
         start(topology, spark, tmp_path / "run", EngineSettings(trigger_s=0.5)) as running,
@@ -187,7 +176,7 @@ def test_a_controller_beside_the_driver_can_be_killed_and_started_again(
 def test_a_controller_beside_the_driver_begins_with_what_the_store_knows(
     spark: SparkSession, tmp_path: Path, write_trace: Callable[..., str]
 ) -> None:
-    topology = line(write_trace(*[400] * 60))
+    topology = waiting(write_trace(*[400] * 60))
     with (
         RunStore(tmp_path / "runs.db") as store,
         start(topology, spark, tmp_path / "run", EngineSettings(trigger_s=0.5)) as running,

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 import pytest
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
+from topologies import line, step
 
 from foretide.errors import ConfigError, ForetideError, TopologyError
 from foretide.spark import EngineSettings, RunningTopology, start
@@ -118,15 +119,12 @@ class TestEquality:
         assert 0 < running.latency().quantile_s(0.5) < 60
 
 
-def line(trace: str, database: Path, queued: bool = True, **options: Any) -> Topology:
+def into_sqlite(trace: str, database: Path, queued: bool = True, **options: Any) -> Topology:
     """Return in -> a -> b -> SQLite."""
-    job = flow("line")
-    first = job.source("in", "trace", trace=trace, **{"until": "all", **options})
-    second = first.operator("a", same, mode="arrow", replicas=(1, 4)).operator(
-        "b", same, mode="arrow", replicas=(1, 4), queued=queued, grouping="dynamic"
-    )
-    second.sink("out", "sqlite", path=str(database))
-    return job.build()
+    second = step("b", same, queued=queued, grouping="dynamic")
+    source = {"kind": "trace", "trace": trace, "until": "all", **options}
+    sink = {"kind": "sqlite", "path": str(database)}
+    return line(step("a", same), second, mode="arrow", replicas=(1, 4), source=source, sink=sink)
 
 
 def stored(database: Path) -> list[int]:
@@ -140,7 +138,7 @@ class TestChanges:
     def test_replicas_and_ratios_change_with_the_next_batch_of_the_same_query(
         self, spark: SparkSession, tmp_path: Path, write_trace: Write
     ) -> None:
-        topology = line(write_trace(*[3000] * 4), tmp_path / "out.db", queued=False)
+        topology = into_sqlite(write_trace(*[3000] * 4), tmp_path / "out.db", queued=False)
         with start(topology, spark, tmp_path / "run", SMALL) as running:
             [runner] = running._stages
             until(lambda: running.batches(), running)
@@ -170,7 +168,7 @@ class TestChanges:
     def test_what_cannot_be_changed_is_refused_and_named(
         self, spark: SparkSession, tmp_path: Path, write_trace: Write
     ) -> None:
-        running = RunningTopology(line(write_trace(1, 1), tmp_path / "out.db"), spark, tmp_path / "run")
+        running = RunningTopology(into_sqlite(write_trace(1, 1), tmp_path / "out.db"), spark, tmp_path / "run")
         with pytest.raises(ConfigError, match="replicas of 'c'"):
             running.change_replicas({"c": 1})
         with pytest.raises(ConfigError, match="expected between 1 and 4 replicas, got 5"):
@@ -187,7 +185,7 @@ class TestStopAndGoOn:
     def test_a_stop_drains_and_a_start_goes_on_exactly_where_it_was(
         self, spark: SparkSession, tmp_path: Path, write_trace: Write
     ) -> None:
-        topology = line(write_trace(*[2000] * 3), tmp_path / "out.db")
+        topology = into_sqlite(write_trace(*[2000] * 3), tmp_path / "out.db")
         with start(topology, spark, tmp_path / "run", SMALL) as running:
             until(lambda: len(running.batches()) >= 4, running)
         edge = ArrowLog(tmp_path / "run" / "edges" / "a.out-b")
@@ -229,7 +227,7 @@ class TestStopAndGoOn:
     def test_a_fresh_directory_begins_anew_in_the_same_sink(
         self, spark: SparkSession, tmp_path: Path, write_trace: Write
     ) -> None:
-        topology = line(write_trace(100, 100), tmp_path / "out.db", queued=False)
+        topology = into_sqlite(write_trace(100, 100), tmp_path / "out.db", queued=False)
         for run in ("one", "two"):
             with start(topology, spark, tmp_path / run, SMALL) as running:
                 running.wait()
@@ -239,18 +237,18 @@ class TestStopAndGoOn:
         self, spark: SparkSession, tmp_path: Path, write_trace: Write
     ) -> None:
         trace = write_trace(10, 10)
-        RunningTopology(line(trace, tmp_path / "out.db"), spark, tmp_path / "run")
+        RunningTopology(into_sqlite(trace, tmp_path / "out.db"), spark, tmp_path / "run")
         with pytest.raises(CheckpointError, match=r"stage 'b' is gone.*use another directory, or restore the topology"):
-            RunningTopology(line(trace, tmp_path / "out.db", queued=False), spark, tmp_path / "run")
+            RunningTopology(into_sqlite(trace, tmp_path / "out.db", queued=False), spark, tmp_path / "run")
 
     def test_other_events_than_the_checkpoints_are_refused(
         self, spark: SparkSession, tmp_path: Path, write_trace: Write
     ) -> None:
         trace = write_trace(100, 100)
-        with start(line(trace, tmp_path / "out.db"), spark, tmp_path / "run") as running:
+        with start(into_sqlite(trace, tmp_path / "out.db"), spark, tmp_path / "run") as running:
             running.wait()
         with pytest.raises(Exception, match="seed and speed of the checkpoint"):
-            with start(line(trace, tmp_path / "out.db", seed=9), spark, tmp_path / "run") as running:
+            with start(into_sqlite(trace, tmp_path / "out.db", seed=9), spark, tmp_path / "run") as running:
                 running.wait(20)
 
 
@@ -341,9 +339,9 @@ class TestFaults:
         self, spark: SparkSession, tmp_path: Path, write_trace: Write
     ) -> None:
         with pytest.raises(ForetideError, match=r"no_such\.csv'.*expected one of .*pasps_dns"):
-            RunningTopology(line("no_such.csv", tmp_path / "out.db"), spark, tmp_path / "run")
+            RunningTopology(into_sqlite("no_such.csv", tmp_path / "out.db"), spark, tmp_path / "run")
         with pytest.raises(ConfigError, match="payload"):
-            RunningTopology(line(write_trace(1, 1), tmp_path / "o.db", payload="songs"), spark, tmp_path / "run")
+            RunningTopology(into_sqlite(write_trace(1, 1), tmp_path / "o.db", payload="songs"), spark, tmp_path / "run")
 
     def test_a_module_that_workers_lack_is_named_and_can_be_shipped(
         self, spark: SparkSession, tmp_path: Path, write_trace: Write, monkeypatch: pytest.MonkeyPatch

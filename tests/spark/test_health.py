@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 from pyspark.sql import SparkSession
+from waiting import wait_for
 
 from foretide.experiments.split import declare
 from foretide.health.features import MACHINE_NAMES, WORKER_NAMES
-from foretide.spark import EngineSettings, RunningTopology, start
+from foretide.spark import EngineSettings, start
 from foretide.spark.steering.executors import ExecutorsUnavailable
 from foretide.spark.workers.bypassing import SplitBypass
 from foretide.spark.workers.health import HealthWatch, watch_health
 from foretide.store import RunSpec, RunStore
 
 pytestmark = pytest.mark.spark
-
-
-def wait_for(running: RunningTopology, condition: Callable[[], bool], seconds: float = 90.0) -> None:
-    end_s = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end_s, "it did not happen in time"
-        running.wait(0.1)
 
 
 def test_i3_i1_features_are_stored_and_split_ratios_heeded(
@@ -38,10 +31,10 @@ def test_i3_i1_features_are_stored_and_split_ratios_heeded(
         splitter = SplitBypass(running, "passages", "query", [1.0, 1.0, 1.0])
         try:
             with HealthWatch(running, splitter, recorder=recorder) as watch:
-                wait_for(running, lambda: len([s for s in watch.samples if s.level == "worker"]) >= 3)
+                wait_for(lambda: len([s for s in watch.samples if s.level == "worker"]) >= 3, pause=running.wait)
                 version = splitter.split([7, 3, 2])
                 splitter.bypass("2", "for the test")
-                wait_for(running, lambda: running.batches()[-1].plan_version > version)
+                wait_for(lambda: running.batches()[-1].plan_version > version, pause=running.wait)
                 bypassed = running.batches()[-1]
         finally:
             running.stop()

@@ -20,6 +20,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import NewPartitions
 from pyspark.sql import DataFrame, SparkSession
+from topologies import line, step
 
 from foretide.errors import ConfigError
 from foretide.kafka import Broker, BrokerError, Cluster, DataLossError, TopicError
@@ -85,14 +86,18 @@ def double(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch.append_column("twice", pc.multiply(batch["id"], 2))
 
 
-def line(servers: str, source: str, sink: str, *, queued: bool = False, **options: Any) -> Topology:
+def through(servers: str, source: str, sink: str, *, queued: bool = False, **options: Any) -> Topology:
     """Return in -> twice -> (queue) -> keep -> out, from a topic to a topic."""
-    job = flow("kafka")
     given = {"servers": servers, "topic": source, "schema": SCHEMA, "ending": "latest", "patience_s": 30.0, **options}
-    rows = job.source("in", "kafka", **given).operator("twice", double, mode="arrow", replicas=(1, 3, 2))
-    rows = rows.operator("keep", keep, mode="arrow", queued=queued, replicas=(1, 3))
-    rows.sink("out", "kafka", servers=servers, topic=sink, key="id", patience_s=given["patience_s"])
-    return job.build()
+    target = {"servers": servers, "topic": sink, "key": "id", "patience_s": given["patience_s"]}
+    return line(
+        step("twice", double, replicas=(1, 3, 2)),
+        step("keep", keep, queued=queued, replicas=(1, 3)),
+        name="kafka",
+        mode="arrow",
+        source={"kind": "kafka", **given},
+        sink={"kind": "kafka", **target},
+    )
 
 
 def keep(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -127,7 +132,7 @@ class TestFromTopicToTopic:
         settings = EngineSettings(
             first_rows=700, edges="kafka" if edges == "kafka" else "files", kafka_servers=topics.broker.servers
         )
-        topology = line(topics.broker.servers, source, sink, queued=edges != "inline")
+        topology = through(topics.broker.servers, source, sink, queued=edges != "inline")
         with start(topology, spark, tmp_path, settings) as running:
             running.wait()
             inputs = running.inputs()
@@ -141,7 +146,7 @@ class TestFromTopicToTopic:
     ) -> None:
         source, sink = topics.create(partitions=1), topics.create()
         topics.send(source, 0, 900, partitions=1)
-        topology = line(topics.broker.servers, source, sink)
+        topology = through(topics.broker.servers, source, sink)
         with start(topology, spark, tmp_path) as running:
             running.wait()
             by_replica = {place for batch in running.batches() for place in batch.operators}
@@ -153,7 +158,7 @@ class TestFromTopicToTopic:
     ) -> None:
         source, sink = topics.create(), topics.create()
         topics.send(source, 0, 500)
-        topology = line(topics.broker.servers, source, sink, ending="never")
+        topology = through(topics.broker.servers, source, sink, ending="never")
         with start(topology, spark, tmp_path) as running:
             wait_until(running, lambda: running.inputs()["in"].done == 500)
         topics.send(source, 500, 500)
@@ -167,7 +172,7 @@ class TestFromTopicToTopic:
     ) -> None:
         source, sink = topics.create(), topics.create()
         topics.send_values(source, [body(0), b"{oops", body(1), b'{"id": "many"}', body(2)])
-        run_to_the_end(line(topics.broker.servers, source, sink), spark, tmp_path)
+        run_to_the_end(through(topics.broker.servers, source, sink), spark, tmp_path)
         assert numbers(topics.read(sink)) == Counter(range(3))
         log = ArrowLog(tmp_path / "dead-letters")
         letters = [
@@ -181,7 +186,7 @@ class TestFromTopicToTopic:
 
 class TestFaults:
     def test_a_broker_that_is_not_there_is_named(self, spark: SparkSession, kafka: Broker, tmp_path: Path) -> None:
-        topology = line("127.0.0.1:1", "orders", "out", patience_s=1.0)
+        topology = through("127.0.0.1:1", "orders", "out", patience_s=1.0)
         with pytest.raises(
             BrokerError, match=r"sink 'out': expected a Kafka broker at 127\.0\.0\.1:1.*foretide kafka up"
         ):
@@ -196,7 +201,7 @@ class TestFaults:
     def test_a_broker_that_restarts_costs_no_event(self, spark: SparkSession, topics: Topics, tmp_path: Path) -> None:
         source, sink = topics.create(), topics.create()
         topics.send(source, 0, 1_000)
-        topology = line(topics.broker.servers, source, sink, queued=True, ending="never", patience_s=90.0)
+        topology = through(topics.broker.servers, source, sink, queued=True, ending="never", patience_s=90.0)
         settings = EngineSettings(
             first_rows=100, max_rows=100, edges="kafka", kafka_servers=topics.broker.servers, kafka_patience_s=90.0
         )
@@ -216,7 +221,7 @@ class TestFaults:
     ) -> None:
         source, sink = topics.create(), topics.create()
         topics.send(source, 0, 100)
-        topology = line(topics.broker.servers, source, sink, ending="never")
+        topology = through(topics.broker.servers, source, sink, ending="never")
         with pytest.raises(TopicError, match=f"source 'in': expected topic '{source}' at .*, got none"):
             with start(topology, spark, tmp_path) as running:
                 wait_until(running, lambda: running.inputs()["in"].done == 100)
@@ -225,20 +230,20 @@ class TestFaults:
 
     def test_a_topic_that_is_not_there_is_named(self, spark: SparkSession, topics: Topics, tmp_path: Path) -> None:
         with pytest.raises(TopicError, match="sink 'out': expected topic 'nowhere'"):
-            start(line(topics.broker.servers, topics.create(), "nowhere"), spark, tmp_path)
+            start(through(topics.broker.servers, topics.create(), "nowhere"), spark, tmp_path)
 
     def test_events_that_aged_out_before_they_were_read_are_an_error_unless_allowed(
         self, spark: SparkSession, topics: Topics, tmp_path: Path
     ) -> None:
         source, sink = topics.create(partitions=1), topics.create()
         topics.send(source, 0, 100, partitions=1)
-        run_to_the_end(line(topics.broker.servers, source, sink), spark, tmp_path)
+        run_to_the_end(through(topics.broker.servers, source, sink), spark, tmp_path)
         topics.send(source, 100, 100, partitions=1)
         topics.cluster.delete_records({(source, 0): 150})
         with pytest.raises(DataLossError, match=r"source 'in': expected events from offset 100 on.*150 to 200"):
-            with start(line(topics.broker.servers, source, sink, ending="never"), spark, tmp_path) as running:
+            with start(through(topics.broker.servers, source, sink, ending="never"), spark, tmp_path) as running:
                 running.wait(60)
-        lossy = line(topics.broker.servers, source, sink, ending="never", on_data_loss="continue")
+        lossy = through(topics.broker.servers, source, sink, ending="never", on_data_loss="continue")
         with start(lossy, spark, tmp_path) as running:
             wait_until(running, lambda: numbers(topics.read(sink)).total() == 150)
         assert numbers(topics.read(sink)) == Counter([*range(100), *range(150, 200)])
@@ -246,7 +251,7 @@ class TestFaults:
     def test_a_topic_that_was_made_anew_is_an_error(self, spark: SparkSession, topics: Topics, tmp_path: Path) -> None:
         source, sink = topics.create(partitions=1), topics.create()
         topics.send(source, 0, 50, partitions=1)
-        topology = line(topics.broker.servers, source, sink, ending="never")
+        topology = through(topics.broker.servers, source, sink, ending="never")
         with start(topology, spark, tmp_path) as running:
             wait_until(running, lambda: running.inputs()["in"].done == 50)
         topics.cluster.admin().delete_topics([source])[source].result()
@@ -267,7 +272,7 @@ class TestFaults:
             for number in range(first, first + 50):
                 producer.produce(source, body(number), partition=0)
             producer.commit_transaction(30) if keep_it else producer.abort_transaction(30)
-        run_to_the_end(line(topics.broker.servers, source, sink), spark, tmp_path)
+        run_to_the_end(through(topics.broker.servers, source, sink), spark, tmp_path)
         assert numbers(topics.read(sink)) == Counter([*range(50), *range(100, 150)])
 
     def test_a_compacted_topic_is_read_to_its_end(self, spark: SparkSession, topics: Topics, tmp_path: Path) -> None:
@@ -285,13 +290,13 @@ class TestFaults:
             producer.produce(source, body(1_000), key="last", partition=0)
             producer.flush(30)
         assert len(found) < 300
-        run_to_the_end(line(topics.broker.servers, source, sink), spark, tmp_path)
+        run_to_the_end(through(topics.broker.servers, source, sink), spark, tmp_path)
         assert set(numbers(topics.read(sink))) == {row["id"] for row in topics.read(source)}
 
     def test_partitions_that_are_added_are_read_too(self, spark: SparkSession, topics: Topics, tmp_path: Path) -> None:
         source, sink = topics.create(partitions=1), topics.create()
         topics.send(source, 0, 100, partitions=1)
-        with start(line(topics.broker.servers, source, sink, ending="never"), spark, tmp_path) as running:
+        with start(through(topics.broker.servers, source, sink, ending="never"), spark, tmp_path) as running:
             wait_until(running, lambda: running.inputs()["in"].done == 100)
             topics.cluster.admin().create_partitions([NewPartitions(source, 3)])[source].result()
             time.sleep(0.5)
@@ -309,7 +314,7 @@ class TestFaults:
     def test_columns_that_spark_does_not_know_are_named(
         self, spark: SparkSession, topics: Topics, tmp_path: Path, options: dict[str, Any], message: str
     ) -> None:
-        topology = line(topics.broker.servers, topics.create(), topics.create(), **options)
+        topology = through(topics.broker.servers, topics.create(), topics.create(), **options)
         with pytest.raises(ConfigError, match=message):
             start(topology, spark, tmp_path)
 

@@ -20,11 +20,9 @@ FIG6 = str(ROOT / "examples" / "fig6.yaml")
 
 
 @pytest.fixture
-def runner(monkeypatch: pytest.MonkeyPatch) -> CliRunner:
-    monkeypatch.delenv("FORETIDE_TRACEBACK", raising=False)
+def runner(runner: CliRunner, monkeypatch: pytest.MonkeyPatch) -> CliRunner:
     monkeypatch.setenv("COLUMNS", "100")
-    monkeypatch.setenv("TERM", "dumb")
-    return CliRunner()
+    return runner
 
 
 def test_version_is_that_of_the_package(runner: CliRunner) -> None:

@@ -28,14 +28,6 @@ def names(entries: list[tuple[str, Any]]) -> list[str]:
     return [path for path, _ in entries]
 
 
-@pytest.fixture
-def runner(monkeypatch: pytest.MonkeyPatch) -> CliRunner:
-    monkeypatch.delenv("FORETIDE_TRACEBACK", raising=False)
-    monkeypatch.setenv("COLUMNS", "120")
-    monkeypatch.setenv("TERM", "dumb")
-    return CliRunner()
-
-
 def test_there_are_the_commands_that_people_look_for() -> None:
     wanted = {"init", "doctor", "run", "simulate", "compare", "serve", "apps", "planners", "show"}
     assert wanted <= {path.split()[1] for path, _ in LEAVES}

@@ -14,12 +14,6 @@ from foretide.commands.topology_argument import load_topology_argument, parse_se
 from foretide.errors import ConfigError, TopologyError
 
 
-@pytest.fixture
-def runner(monkeypatch: pytest.MonkeyPatch) -> CliRunner:
-    monkeypatch.delenv("FORETIDE_TRACEBACK", raising=False)
-    return CliRunner()
-
-
 class TestApps:
     def test_every_application_is_listed_with_what_it_follows(self, runner: CliRunner) -> None:
         lines = runner.invoke(app, ["apps"]).stdout.splitlines()

@@ -20,14 +20,12 @@ HEAD = "second,events_per_second\n"
 
 
 @pytest.fixture
-def runner(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> CliRunner:
-    monkeypatch.delenv("FORETIDE_TRACEBACK", raising=False)
+def runner(runner: CliRunner, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> CliRunner:
     monkeypatch.setenv("COLUMNS", "140")
-    monkeypatch.setenv("TERM", "dumb")
     monkeypatch.chdir(tmp_path)
     Path("monday.csv").write_text(HEAD + "0,500\n20,2500\n40,1000\n60,1000\n")
     Path("friday.csv").write_text(HEAD + "0,500\n20,500\n40,4000\n60,1000\n")
-    return CliRunner()
+    return runner
 
 
 def compare(*more: str, traces: str = "monday.csv", policies: str = "ds2,static") -> list[str]:

@@ -12,13 +12,6 @@ from foretide.forecast import FORECASTERS
 
 
 @pytest.fixture
-def runner(monkeypatch: pytest.MonkeyPatch) -> CliRunner:
-    monkeypatch.delenv("FORETIDE_TRACEBACK", raising=False)
-    monkeypatch.setenv("TERM", "dumb")
-    return CliRunner()
-
-
-@pytest.fixture
 def rates(tmp_path: Path) -> Path:
     file = tmp_path / "rates.csv"
     values = 100 + np.random.default_rng(5).normal(0, 10, 60)

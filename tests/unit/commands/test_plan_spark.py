@@ -20,11 +20,9 @@ WORDCOUNT = str(ROOT / "examples" / "wordcount.py")
 
 
 @pytest.fixture
-def runner(monkeypatch: pytest.MonkeyPatch) -> CliRunner:
-    monkeypatch.delenv("FORETIDE_TRACEBACK", raising=False)
+def runner(runner: CliRunner, monkeypatch: pytest.MonkeyPatch) -> CliRunner:
     monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setenv("TERM", "dumb")
-    return CliRunner()
+    return runner
 
 
 def plan_of(runner: CliRunner, *arguments: str) -> dict[str, Any]:

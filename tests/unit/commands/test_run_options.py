@@ -38,12 +38,6 @@ REPORT = RunReport(
 )
 
 
-@pytest.fixture
-def runner(monkeypatch: pytest.MonkeyPatch) -> CliRunner:
-    monkeypatch.delenv("FORETIDE_TRACEBACK", raising=False)
-    return CliRunner()
-
-
 def mixed() -> Topology:
     job = flow("mixed")
     job.source("replayed", "trace", trace="pasps_dns", rateScale=0.5, seed=4).into("count")

@@ -30,11 +30,9 @@ def store_name(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def runner(monkeypatch: pytest.MonkeyPatch, store_name: str) -> CliRunner:
-    monkeypatch.delenv("FORETIDE_TRACEBACK", raising=False)
+def runner(runner: CliRunner, monkeypatch: pytest.MonkeyPatch, store_name: str) -> CliRunner:
     monkeypatch.setenv("FORETIDE_STORE", store_name)
-    monkeypatch.setenv("TERM", "dumb")
-    return CliRunner()
+    return runner
 
 
 @pytest.fixture

@@ -46,14 +46,11 @@ BAD_TRACES = {
 
 
 @pytest.fixture
-def runner(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> CliRunner:
-    monkeypatch.delenv("FORETIDE_TRACEBACK", raising=False)
-    monkeypatch.setenv("COLUMNS", "120")
-    monkeypatch.setenv("TERM", "dumb")
+def runner(runner: CliRunner, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> CliRunner:
     monkeypatch.chdir(tmp_path)
     Path("job.toml").write_text(TOPOLOGY)
     Path("rates.csv").write_text(HEAD + "0,50\n20,250\n40,100\n60,100\n")
-    return CliRunner()
+    return runner
 
 
 def simulate(*more: str, policy: str = "ds2", trace: str = "rates.csv", topology: str = "job.toml") -> list[str]:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+from topologies import line, step
 
 from foretide.compile.stages import Stage, StageGraph, compile_stages
 from foretide.errors import TopologyError
@@ -13,15 +14,13 @@ def links(graph: StageGraph) -> dict[str, str]:
     return {str(plan.edge): plan.link for stage in graph.stages for plan in stage.edges}
 
 
-def line(*groupings: str | GroupingSpec | None) -> Topology:
+def grouped(*groupings: str | GroupingSpec | None) -> Topology:
     """Return in -> O1 -> O2 ... -> out with these groupings; None is a queued shuffle."""
-    job = flow("line")
-    stream = job.source("in")
-    for number, grouping in enumerate(groupings, start=1):
-        queued = grouping is None
-        stream = stream.operator(f"O{number}", grouping=grouping or "shuffle", queued=queued, replicas=(1, 9, number))
-    stream.sink("out")
-    return job.build()
+    steps = (
+        step(f"O{number}", grouping=grouping or "shuffle", queued=grouping is None, replicas=(1, 9, number))
+        for number, grouping in enumerate(groupings, start=1)
+    )
+    return line(*steps, sink={})
 
 
 def only(graph: StageGraph) -> Stage:
@@ -30,7 +29,7 @@ def only(graph: StageGraph) -> Stage:
 
 
 def test_shuffle_edges_are_chained_into_one_task() -> None:
-    stage = only(compile_stages(line("shuffle", "shuffle", "shuffle")))
+    stage = only(compile_stages(grouped("shuffle", "shuffle", "shuffle")))
     assert stage.chains == (("O1", "O2", "O3"),)
     assert stage.exchanges == ()
     assert stage.rounds == 0
@@ -39,14 +38,14 @@ def test_shuffle_edges_are_chained_into_one_task() -> None:
 
 @pytest.mark.parametrize("grouping", ["fields:k", "global", "all", "partial-key:k", "load-aware", "dynamic", INSISTS])
 def test_a_grouping_that_looks_at_rows_or_insists_is_an_exchange(grouping: str | GroupingSpec) -> None:
-    stage = only(compile_stages(line("shuffle", grouping)))
+    stage = only(compile_stages(grouped("shuffle", grouping)))
     assert [str(plan.edge) for plan in stage.exchanges] == ["O1 -> O2"]
     assert stage.chains == (("O1",), ("O2",))
     assert stage.rounds == 1
 
 
 def test_rounds_count_the_exchanges_of_the_longest_way() -> None:
-    assert only(compile_stages(line("fields:a", "shuffle", "fields:b", "fields:c"))).rounds == 3
+    assert only(compile_stages(grouped("fields:a", "shuffle", "fields:b", "fields:c"))).rounds == 3
     job = flow("diamond")
     source = job.source("in")
     source.operator("long1", grouping="fields:k").operator("long2", grouping="fields:k").into("end")
@@ -56,12 +55,12 @@ def test_rounds_count_the_exchanges_of_the_longest_way() -> None:
 
 
 def test_slots_are_the_replicas_of_all_operators_together() -> None:
-    stage = only(compile_stages(line("shuffle", "shuffle", "shuffle")))
+    stage = only(compile_stages(grouped("shuffle", "shuffle", "shuffle")))
     assert stage.slots({"O1": 2, "O2": 3, "O3": 1}) == 6
 
 
 def test_queued_edges_cut_stages_which_are_ordered_down_the_flow() -> None:
-    graph = compile_stages(line("shuffle", None, "fields:k", None))
+    graph = compile_stages(grouped("shuffle", None, "fields:k", None))
     assert [stage.id for stage in graph.stages] == ["in", "O2", "O4"]
     assert [stage.elements for stage in graph.stages] == [("in", "O1"), ("O2", "O3"), ("O4", "out")]
     assert [plan.name for plan in graph.queued] == ["O1.out-O2", "O3.out-O4"]
@@ -85,7 +84,7 @@ def test_a_queued_edge_with_a_key_is_exchanged_by_the_stage_that_reads_it() -> N
 
 
 def test_a_source_may_be_a_stage_of_its_own() -> None:
-    source, rest = compile_stages(line(None, "shuffle")).stages
+    source, rest = compile_stages(grouped(None, "shuffle")).stages
     assert (source.elements, source.operators, source.chains) == (("in",), (), ())
     assert source.slots({}) == 1
     assert rest.elements == ("O1", "O2", "out")

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 from pydantic import PrivateAttr
+from topologies import line
 
 from foretide.clock import ManualClock
 from foretide.control import ControlLoop, Decision, LoopSettings, Parts, measurement_of
@@ -22,13 +23,7 @@ from foretide.topology import Topology, flow
 TD_S = 30.0
 
 
-def line() -> Topology:
-    job = flow("line")
-    job.source("in").operator("O1", replicas=(1, 8)).operator("O2", replicas=(1, 8))
-    return job.build()
-
-
-TOPOLOGY = line()
+TOPOLOGY = line("O1", "O2", replicas=(1, 8))
 
 
 @dataclass

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from topologies import line, step
 
 from foretide.clock import ManualClock
 from foretide.control import ControlLoop, FluidSystem, LoopSettings, Parts
@@ -12,21 +13,16 @@ from foretide.forecast import Basic
 from foretide.plan import PaSps
 from foretide.records import Plan
 from foretide.store import Override, RuntimeStore
-from foretide.topology import Topology, flow
 
-
-def line() -> Topology:
-    job = flow("line")
-    job.source("in").operator("a", execution_s=0.01, replicas=(2, 8)).operator("b", execution_s=0.01, replicas=(1, 8))
-    return job.build()
+LINE = line(step("a", replicas=(2, 8)), step("b", replicas=(1, 8)), execution_s=0.01)
 
 
 def plan_of(*replicas: int) -> Plan:
-    return Plan(layout=line().layout, planner="static", made_at_s=0.0, replicas=np.array(replicas))
+    return Plan(layout=LINE.layout, planner="static", made_at_s=0.0, replicas=np.array(replicas))
 
 
 def test_what_is_set_by_hand_holds_and_is_explained() -> None:
-    held = overridden(plan_of(3, 4), {"b": 7}, line())
+    held = overridden(plan_of(3, 4), {"b": 7}, LINE)
     assert held.by_operator() == {"a": 3, "b": 7}
     assert held.notes == ("set by hand: b 7",)
     assert (held.terms[-1].symbol, held.terms[-1].value(1)) == ("override", 7.0)
@@ -34,22 +30,22 @@ def test_what_is_set_by_hand_holds_and_is_explained() -> None:
 
 @pytest.mark.parametrize(("asked", "given"), [(1, 2), (99, 8), (2, 2)])
 def test_bounds_hold_against_hands(asked: int, given: int) -> None:
-    assert overridden(plan_of(3, 4), {"a": asked}, line()).by_operator()["a"] == given
+    assert overridden(plan_of(3, 4), {"a": asked}, LINE).by_operator()["a"] == given
 
 
 def test_a_plan_for_which_nothing_is_set_stays_as_it_is() -> None:
     plan = plan_of(3, 4)
-    assert overridden(plan, {}, line()) is plan
-    assert overridden(plan, {"unknown": 5}, line()) is plan
+    assert overridden(plan, {}, LINE) is plan
+    assert overridden(plan, {"unknown": 5}, LINE) is plan
 
 
 def test_a_number_that_is_planned_anyway_is_noted() -> None:
-    held = overridden(plan_of(3, 4), {"b": 4}, line())
+    held = overridden(plan_of(3, 4), {"b": 4}, LINE)
     assert held.by_operator() == {"a": 3, "b": 4} and held.notes == ("set by hand: b 4",)
 
 
 def loop_of(overrides: RuntimeStore, clock: ManualClock, *, advisory: bool = False) -> tuple[ControlLoop, FluidSystem]:
-    topology = line()
+    topology = LINE
     system = FluidSystem(topology, [250.0], clock=clock)
     parts = Parts(
         metrics=system,

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from topologies import line, step
 
 from foretide.clock import ManualClock
 from foretide.errors import ConfigError
@@ -15,16 +16,6 @@ from foretide.sim import Keys, MicroBatch, Restart, SimulatedSystem, SimulationS
 from foretide.sim.stages import stages_of
 from foretide.topology import Topology, flow
 from foretide.traces import RateTrace
-
-
-def line(*execution_s: float, queued: bool = False, grouping: str = "shuffle") -> Topology:
-    job = flow("line")
-    stream = job.source("in")
-    for number, seconds in enumerate(execution_s, start=1):
-        stream = stream.operator(
-            f"O{number}", execution_s=seconds, replicas=(1, 8), queued=queued and number > 1, grouping=grouping
-        )
-    return job.build()
 
 
 class Bench:
@@ -117,7 +108,9 @@ def test_an_exchange_is_another_round_of_tasks() -> None:
 
 def test_a_queued_edge_separates_stages() -> None:
     """Each stage has a slot and batches of its own: .1 + .2 s, then .1 + .3 s."""
-    bench = Bench(line(0.2, 0.3, queued=True), [0.5, 0.5], MicroBatch(fixed_s=0.1, per_task_s=0.0))
+    bench = Bench(
+        line(0.2, step("O2", execution_s=0.3, queued=True)), [0.5, 0.5], MicroBatch(fixed_s=0.1, per_task_s=0.0)
+    )
     steps = bench.run(4.0)
     assert bench.system.latency.mean_s == pytest.approx(0.3 + 0.4)
     assert sum(step.passed for step in steps).tolist() == [1.0, 1.0]

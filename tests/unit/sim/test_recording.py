@@ -4,23 +4,20 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from topologies import line
 
 from foretide.clock import ManualClock
 from foretide.control.recorded import recalled, recorded_trace
 from foretide.sim.options import SimulationOptions
 from foretide.sim.recording import Recording, record_simulation
 from foretide.store import Override, RunRecorder, RunStore, RuntimeStore
-from foretide.topology import Topology, flow
 from foretide.traces import RateTrace
 
 TRACE = RateTrace("steps", bin_s=10, rates=[100, 300, 100])
 OPTIONS = SimulationOptions.of({"planner": "pasps", "forecaster": "basic", "td_s": 5.0, "warm_up_s": 0.0})
 
 
-def line() -> Topology:
-    job = flow("line")
-    job.source("in").operator("a", execution_s=0.01, replicas=(1, 8))
-    return job.build()
+LINE = line("a", execution_s=0.01, replicas=(1, 8))
 
 
 @pytest.fixture
@@ -30,7 +27,7 @@ def store(tmp_path: Path) -> Iterator[RunStore]:
 
 
 def test_all_of_a_simulated_run_is_recorded(store: RunStore) -> None:
-    run = store.run(record_simulation(store, line(), TRACE, OPTIONS, Recording(name="mine")))
+    run = store.run(record_simulation(store, LINE, TRACE, OPTIONS, Recording(name="mine")))
     assert (run.info.name, run.info.policy, run.info.forecaster, run.info.status) == (
         "mine",
         "pasps",
@@ -44,7 +41,7 @@ def test_all_of_a_simulated_run_is_recorded(store: RunStore) -> None:
 
 
 def test_it_ends_when_it_is_told_to(store: RunStore) -> None:
-    run = store.run(record_simulation(store, line(), TRACE, OPTIONS, Recording(seconds=12.0)))
+    run = store.run(record_simulation(store, LINE, TRACE, OPTIONS, Recording(seconds=12.0)))
     assert len(run.measurements()) == 12
 
 
@@ -55,14 +52,14 @@ def test_each_second_can_be_watched(store: RunStore) -> None:
         assert recorder.info.status == "running"
         seen.append(now_s)
 
-    record_simulation(store, line(), TRACE, OPTIONS, Recording(seconds=3.0, clock=ManualClock(100.0), on_sample=look))
+    record_simulation(store, LINE, TRACE, OPTIONS, Recording(seconds=3.0, clock=ManualClock(100.0), on_sample=look))
     assert seen == [101.0, 102.0, 103.0]
 
 
 def test_replicas_set_by_hand_hold_in_it(store: RunStore, tmp_path: Path) -> None:
     runtime = RuntimeStore(tmp_path / "runtime.json")
     runtime.override("a", Override(7, until_s=12.0), now_s=0.0)
-    run = store.run(record_simulation(store, line(), TRACE, OPTIONS, Recording(runtime=runtime)))
+    run = store.run(record_simulation(store, LINE, TRACE, OPTIONS, Recording(runtime=runtime)))
     planned = [recalled(one).plan for one in run.decisions()]
     assert [plan.by_operator()["a"] for plan in planned if plan is not None][:2] == [7, 7]
     assert 7 not in [plan.by_operator()["a"] for plan in planned if plan is not None][2:]

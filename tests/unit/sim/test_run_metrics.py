@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from topologies import line, step
 
 from foretide.control.decision import Decision
 from foretide.latency import LatencyHistogram
@@ -9,13 +10,9 @@ from foretide.records import Forecast, Plan, Term, Window
 from foretide.sim.needs import needed_replicas
 from foretide.sim.outcome import RunMetrics, Yardstick, estimate_of, measure
 from foretide.sim.trail import RunSeries
-from foretide.topology import Topology, flow
+from foretide.topology import Topology
 
-
-def line() -> Topology:
-    job = flow("line")
-    job.source("in").operator("a", execution_s=0.01, replicas=(1, 8)).operator("b", execution_s=0.02, replicas=(1, 8))
-    return job.build()
+LINE = line(step("a", execution_s=0.01), step("b", execution_s=0.02), replicas=(1, 8))
 
 
 def series(arrived: list[float], left: list[float], replicas: list[list[int]]) -> RunSeries:
@@ -70,7 +67,7 @@ def found(run: RunSeries, *decisions: Decision, **changes: float) -> RunMetrics:
     latency.add([0.1, 0.3], [3, 1])
     totals = {"received": 400.0, "processed": 300.0}
     estimates = [made for made in (estimate_of(one, 1.0) for one in decisions) if made is not None]
-    return measure(run, latency, estimates, totals, by(line(), **changes))
+    return measure(run, latency, estimates, totals, by(LINE, **changes))
 
 
 def test_p8_metrics_of_a_run_by_hand() -> None:
@@ -90,7 +87,7 @@ def test_p8_throughput_is_compared_over_samples() -> None:
 
 
 def test_p8_errors_of_input_and_replicas_by_hand() -> None:
-    topology = line()
+    topology = LINE
     run = series([50.0, 100.0, 200.0, 80.0], [0.0] * 4, [[1, 1]] * 4)
     decisions = (
         decision(topology, 1.0, [2, 3], [0.0, 0.0], 110.0),
@@ -104,7 +101,7 @@ def test_p8_errors_of_input_and_replicas_by_hand() -> None:
 
 
 def test_a_policy_without_forecasts_is_taken_at_what_its_plan_expects() -> None:
-    topology = line()
+    topology = LINE
     run = series([50.0, 100.0, 100.0], [0.0] * 3, [[1, 1]] * 3)
     made = decision(topology, 1.0, [2, 3], [0.0, 0.0], 0.0)
     assert made.plan is not None
@@ -126,7 +123,7 @@ def test_what_does_not_apply_is_none_in_plain_data() -> None:
 
 
 def test_p4_replicas_that_an_input_needs_stay_within_bounds() -> None:
-    topology = line()
+    topology = LINE
     assert needed_replicas(topology, 0.0).tolist() == [1, 1]
     assert needed_replicas(topology, 150.0).tolist() == [2, 3]
     assert needed_replicas(topology, 1e6).tolist() == [8, 8]

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from topologies import line
 
 from foretide.clock import ManualClock
 from foretide.config import validated
@@ -16,15 +17,6 @@ from foretide.records import Measurement, Plan
 from foretide.sim import Failure, Keys, Restart, SimulatedSystem, SimulationSettings, Totals, Workers
 from foretide.topology import Topology, flow
 from foretide.traces import RateTrace
-
-
-def line(*execution_s: float, replicas: tuple[int, int, int] = (1, 8, 1)) -> Topology:
-    """Return in -> O1 -> O2 ... with these execution times."""
-    job = flow("line")
-    stream = job.source("in")
-    for number, seconds in enumerate(execution_s, start=1):
-        stream = stream.operator(f"O{number}", execution_s=seconds, replicas=replicas)
-    return job.build()
 
 
 def trace(*rates: float) -> RateTrace:

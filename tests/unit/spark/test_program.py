@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from topologies import line, step
 
 from foretide.errors import ConfigError
 from foretide.grouping import Dynamic, PartialKey
@@ -42,17 +43,15 @@ def ids(rows: list[dict[str, Any]]) -> list[int]:
     return [row["id"] for row in rows]
 
 
-def line(grouping: GroupingSpec | str, queued: bool = False) -> Topology:
+def grouped(grouping: GroupingSpec | str, queued: bool = False) -> Topology:
     """Return in -> a -> b -> out, the edge a -> b with a grouping."""
-    job = flow("line")
-    first = job.source("in").operator("a", same, mode="arrow")
-    first.operator("b", same, mode="arrow", grouping=grouping, queued=queued).sink("out", "memory")
-    return job.build()
+    second = step("b", same, grouping=grouping, queued=queued)
+    return line(step("a", same), second, mode="arrow", sink={"kind": "memory"})
 
 
 class TestChains:
     def test_operators_in_a_chain_run_in_the_task_that_read_the_rows(self, local_stage: Local) -> None:
-        stage = local_stage(line("shuffle"), "in")
+        stage = local_stage(grouped("shuffle"), "in")
         batch = stage.run({"in": EVENTS}, 3)
         assert stage.stage.rounds == 0 and not batch.received
         assert sorted(ids(batch.at("out"))) == ALL_IDS
@@ -93,7 +92,7 @@ class TestChains:
 
 class TestExchanges:
     def test_fields_keeps_a_key_together(self, local_stage: Local) -> None:
-        batch = local_stage(line("fields:key"), "in").run({"in": EVENTS}, 4)
+        batch = local_stage(grouped("fields:key"), "in").run({"in": EVENTS}, 4)
         owners = defaultdict(set)
         for replica, rows in batch.received["a.out-b"].items():
             for row in rows:
@@ -106,7 +105,7 @@ class TestExchanges:
     def test_fields_sends_a_key_to_the_same_replica_in_every_batch_and_from_every_task(
         self, local_stage: Local
     ) -> None:
-        stage = local_stage(line("fields:key"), "in")
+        stage = local_stage(grouped("fields:key"), "in")
         owners = [
             {row["key"]: replica for replica, rows in batch.received["a.out-b"].items() for row in rows}
             for batch in (stage.run({"in": EVENTS[:10]}, 3), stage.run({"in": EVENTS[7:20][::-1]}, 3, batch_id=1))
@@ -118,20 +117,20 @@ class TestExchanges:
     def test_null_keys_stay_together(self, local_stage: Local) -> None:
         keys = pa.array([None, "a", None, "b", None] * 20)
         rows = pa.record_batch({"id": pa.array(range(100), pa.int64()), "key": keys})
-        batch = local_stage(line("fields:key"), "in").run({"in": [rows.slice(0, 50), rows.slice(50)]}, 2)
+        batch = local_stage(grouped("fields:key"), "in").run({"in": [rows.slice(0, 50), rows.slice(50)]}, 2)
         holders = [r for r, got in batch.received["a.out-b"].items() if any(row["key"] is None for row in got)]
         assert len(holders) == 1
         assert sorted(ids(batch.at("out"))) == list(range(100))
 
     def test_all_gives_every_replica_a_copy(self, local_stage: Local) -> None:
-        batch = local_stage(line("all"), "in").run({"in": EVENTS}, 3)
+        batch = local_stage(grouped("all"), "in").run({"in": EVENTS}, 3)
         assert {replica: sorted(ids(rows)) for replica, rows in batch.received["a.out-b"].items()} == dict.fromkeys(
             range(3), ALL_IDS
         )
         assert Counter(ids(batch.at("out"))) == dict.fromkeys(ALL_IDS, 3)
 
     def test_global_gives_all_to_replica_0(self, local_stage: Local) -> None:
-        batch = local_stage(line("global"), "in").run({"in": EVENTS}, 3)
+        batch = local_stage(grouped("global"), "in").run({"in": EVENTS}, 3)
         assert batch.rows_in("b") == {0: 5000}
         assert sorted(ids(batch.at("out"))) == ALL_IDS
 
@@ -156,13 +155,13 @@ class TestExchanges:
             local_stage(job.build(), "in").run({"in": EVENTS[:2]}, 3)
 
     def test_shuffle_with_an_exchange_evens_out_what_tasks_read(self, local_stage: Local) -> None:
-        topology = line(GroupingSpec("shuffle", options={"exchange": True}))
+        topology = grouped(GroupingSpec("shuffle", options={"exchange": True}))
         batch = local_stage(topology, "in").run({"in": EVENTS[:5]}, 4)  # tasks 0 to 3 read 2, 1, 1, 1 parts
         counts = batch.rows_in("b")
         assert sum(counts.values()) == 5 * 137 and max(counts.values()) - min(counts.values()) <= 4
 
     def test_partial_key_uses_two_replicas_of_a_key_at_most(self, local_stage: Local) -> None:
-        batch = local_stage(line("partial-key:key"), "in").run({"in": EVENTS}, 4)
+        batch = local_stage(grouped("partial-key:key"), "in").run({"in": EVENTS}, 4)
         owners = defaultdict(set)
         for replica, rows in batch.received["a.out-b"].items():
             for row in rows:
@@ -170,32 +169,32 @@ class TestExchanges:
         assert max(map(len, owners.values())) == 2
         counts = list(batch.rows_in("b").values())
         assert max(counts) < 1.1 * min(counts)  # the most frequent word alone is a sixth of all
-        assert isinstance(stage_route(local_stage(line("partial-key:key"), "in"), 4), PartialKey)
+        assert isinstance(stage_route(local_stage(grouped("partial-key:key"), "in"), 4), PartialKey)
         assert sorted(ids(batch.at("out"))) == ALL_IDS
 
     def test_load_aware_fills_idle_replicas_first_and_loses_nothing(self, local_stage: Local) -> None:
         options = {"execution_s": 0.001, "td_s": 10.0, "utilisations": [0.9, 0.0, 0.0]}
-        batch = local_stage(line(GroupingSpec("load-aware", options=options)), "in").run({"in": EVENTS}, 3)
+        batch = local_stage(grouped(GroupingSpec("load-aware", options=options)), "in").run({"in": EVENTS}, 3)
         counts = batch.rows_in("b")
         assert counts.get(0, 0) < 50 and abs(counts[1] - counts[2]) <= 3
         assert sorted(ids(batch.at("out"))) == ALL_IDS
 
     @pytest.mark.parametrize("grouping", ["osg:key", "load-aware", "dynamic"])
     def test_groupings_by_load_start_evenly(self, local_stage: Local, grouping: str) -> None:
-        batch = local_stage(line(grouping), "in").run({"in": EVENTS}, 3)
+        batch = local_stage(grouped(grouping), "in").run({"in": EVENTS}, 3)
         counts = list(batch.rows_in("b").values())
         assert len(counts) == 3 and max(counts) - min(counts) <= 30
         assert sorted(ids(batch.at("out"))) == ALL_IDS
 
     def test_osg_tasks_report_what_they_executed(self, local_stage: Local) -> None:
-        batch = local_stage(line("osg:key"), "in").run({"in": EVENTS}, 2)
+        batch = local_stage(grouped("osg:key"), "in").run({"in": EVENTS}, 2)
         [number] = {number for result in batch.results for number in result["executed"]}
         reported = [result["executed"][number] for result in batch.results if result["executed"]]
         assert [len(keys) == len(seconds) > 1000 for keys, seconds in reported] == [True, True]
 
     def test_a_field_that_is_not_there_is_named(self, local_stage: Local) -> None:
         with pytest.raises(OperatorError, match="'a': expected the field 'user', by which a -> b is grouped"):
-            local_stage(line("fields:user"), "in").run({"in": EVENTS[:1]}, 2)
+            local_stage(grouped("fields:user"), "in").run({"in": EVENTS[:1]}, 2)
 
 
 def stage_route(stage: Any, slots: int, config: RuntimeConfig | None = None) -> Any:
@@ -211,23 +210,23 @@ class TestDynamic:
         return [counts[replica] / sum(counts.values()) for replica in range(slots)]
 
     def test_i1_shares_follow_the_weights(self, local_stage: Local) -> None:
-        stage = local_stage(line(GroupingSpec("dynamic", options={"weights": [7, 3, 2]})), "in")
+        stage = local_stage(grouped(GroupingSpec("dynamic", options={"weights": [7, 3, 2]})), "in")
         assert self.shares(stage, 3, [EVENTS], RuntimeConfig()) == pytest.approx([7 / 12, 3 / 12, 2 / 12], abs=0.01)
 
     def test_i1_weights_change_between_batches(self, local_stage: Local) -> None:
-        stage = local_stage(line("dynamic"), "in")
+        stage = local_stage(grouped("dynamic"), "in")
         for weights in ([1, 1], [9, 1], [0, 1]):
             config = RuntimeConfig(groupings={"a.out-b": {"weights": weights}})
             expected = [weight / sum(weights) for weight in weights]
             assert self.shares(stage, 2, [EVENTS], config) == pytest.approx(expected, abs=0.02)
 
     def test_i1_shares_hold_over_many_small_batches(self, local_stage: Local) -> None:
-        stage = local_stage(line(GroupingSpec("dynamic", options={"weights": [7, 3, 2]})), "in")
+        stage = local_stage(grouped(GroupingSpec("dynamic", options={"weights": [7, 3, 2]})), "in")
         small = [[part.slice(first, 3) for first in range(0, 9, 3)] for part in EVENTS]
         assert self.shares(stage, 3, small, RuntimeConfig()) == pytest.approx([7 / 12, 3 / 12, 2 / 12], abs=0.05)
 
     def test_weights_of_other_slots_do_not_stop_a_batch(self, local_stage: Local) -> None:
-        stage = local_stage(line(GroupingSpec("dynamic", options={"weights": [7, 3, 2], "m": 6})), "in")
+        stage = local_stage(grouped(GroupingSpec("dynamic", options={"weights": [7, 3, 2], "m": 6})), "in")
         batch = stage.run({"in": EVENTS}, 4)
         assert sorted(ids(batch.at("out"))) == ALL_IDS
         route = stage_route(stage, 4)
@@ -235,7 +234,7 @@ class TestDynamic:
         assert self.shares(stage, 3, [EVENTS], RuntimeConfig()) == pytest.approx([7 / 12, 3 / 12, 2 / 12], abs=0.01)
 
     def test_an_option_that_does_not_exist_is_named(self, local_stage: Local) -> None:
-        stage = local_stage(line("dynamic"), "in")
+        stage = local_stage(grouped("dynamic"), "in")
         with pytest.raises(ConfigError, match=r"grouping\.dynamic\.weight'"):
             stage.run({"in": EVENTS}, 2, config=RuntimeConfig(groupings={"a.out-b": {"weight": [1, 1]}}))
 
@@ -306,7 +305,7 @@ class TestQueuedEdges:
     def test_rows_leave_through_a_log_and_are_spread_where_they_arrive(
         self, local_stage: Local, tmp_path: Path, grouping: str
     ) -> None:
-        topology = line(grouping, queued=True)
+        topology = grouped(grouping, queued=True)
         first, second = local_stage(topology, "a"), local_stage(topology, "b")
         log = self.open_log(tmp_path)
         [edge] = first.stage.outgoing["a", "out"]

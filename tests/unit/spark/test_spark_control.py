@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from topologies import line, step
 
 from foretide.clock import ManualClock
 from foretide.control import ControlSettings
 from foretide.spark.steering.controller import Controller, Steering
 from foretide.store import RunSpec, RunStore
 from foretide.store.databases.sqlite import SqliteDatabase
-from foretide.topology import Topology, flow
 
 #: Seconds that an event takes at each operator.
 TOOK = {"look": 0.001, "wait": 0.009}
@@ -25,10 +25,7 @@ SETTINGS: dict[str, Any] = {
 }
 
 
-def line() -> Topology:
-    job = flow("line")
-    job.source("in").operator("look", replicas=(1, 4)).operator("wait", replicas=(1, 12))
-    return job.build()
+LINE = line(step("look", replicas=(1, 4)), step("wait", replicas=(1, 12)))
 
 
 class Scene:
@@ -60,7 +57,7 @@ class Scene:
 
 @pytest.fixture
 def scene(fake_run: Callable[..., Any]) -> Scene:
-    return Scene(fake_run(line()))
+    return Scene(fake_run(LINE))
 
 
 def test_p4_replicas_follow_the_load(scene: Scene) -> None:
@@ -81,7 +78,7 @@ def test_execution_times_are_measured_in_the_tasks(scene: Scene) -> None:
 
 
 def test_advice_changes_nothing(fake_run: Callable[..., Any]) -> None:
-    scene = Scene(fake_run(line()), {"loop": {**SETTINGS["loop"], "advisory": True}})
+    scene = Scene(fake_run(LINE), {"loop": {**SETTINGS["loop"], "advisory": True}})
     scene.live(*[500] * 10)
     assert scene.run.plan == {"look": 1, "wait": 1}
     assert scene.kinds.count("plan.advised") == 2
@@ -89,7 +86,7 @@ def test_advice_changes_nothing(fake_run: Callable[..., Any]) -> None:
 
 
 def test_it_starts_from_a_benchmark_and_reports_drift_away_from_it(fake_run: Callable[..., Any]) -> None:
-    scene = Scene(fake_run(line()), execution_s={"look": 0.001, "wait": 0.002})
+    scene = Scene(fake_run(LINE), execution_s={"look": 0.001, "wait": 0.002})
     assert scene.controller.loop.topology.declared_execution_s.tolist() == [0.001, 0.002]
     scene.live(*[200] * 10)
     [drift] = [event for event in scene.controller.events if event.kind == "profile.drift"]
@@ -161,9 +158,9 @@ class TestStore:
     def test_a_run_is_recorded_and_a_restarted_controller_picks_up(
         self, fake_run: Callable[..., Any], tmp_path: Path
     ) -> None:
-        run = fake_run(line())
+        run = fake_run(LINE)
         with RunStore(tmp_path / "runs.db", threaded=False) as store:
-            recorder = store.begin_run(RunSpec(topology=line(), policy="pasps"))
+            recorder = store.begin_run(RunSpec(topology=LINE, policy="pasps"))
             Scene(run, recorder=recorder).live(*[500] * 10)
             store.flush()
             found = store.resume(recorder.id)
@@ -180,10 +177,10 @@ class TestStore:
         events: list[str] = []
         database = SqliteDatabase(file, lock_wait_s=0.01, max_bytes=None if fault != "full" else 80_000)
         store = RunStore(database, threaded=False, events=_Kinds(events))
-        recorder = store.begin_run(RunSpec(topology=line()))
+        recorder = store.begin_run(RunSpec(topology=LINE))
         store.flush()
         holder = _break(file, fault)
-        scene = Scene(fake_run(line()), recorder=recorder)
+        scene = Scene(fake_run(LINE), recorder=recorder)
         scene.live(*[500] * 100)
         store.flush(0.1)
         assert scene.run.plan == {"look": 1, "wait": 5}

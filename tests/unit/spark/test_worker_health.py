@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from schedulers import FakeScheduler
 
 from foretide.clock import ManualClock
 from foretide.errors import ActuatorError, ConfigError
@@ -142,49 +143,28 @@ def test_a_task_tells_who_ran_it_and_how_long_it_took() -> None:
     assert "features" not in found
 
 
-class FakeScheduler:
-    """Executors by id, and what was asked for."""
-
-    def __init__(self, *ids: str, stubborn: Sequence[str] = (), deaf: bool = False) -> None:
-        self.ids, self.calls, self._stubborn, self._deaf = list(ids), list[Any](), stubborn, deaf
-
-    @property
-    def cores(self) -> int:
-        return 1
-
-    def executors(self) -> tuple[str, ...]:
-        return tuple(self.ids)
-
-    def request_total(self, executors: int) -> bool:
-        self.calls.append(("request", executors))
-        return not self._deaf
-
-    def decommission(self, ids: Sequence[str]) -> tuple[str, ...]:
-        self.calls.append(("decommission", *ids))
-        return tuple(id for id in ids if id not in self._stubborn)
-
-    def kill(self, ids: Sequence[str]) -> bool:
-        self.calls.append(("kill", *ids))
-        return True
+def scheduler_of(executors: int, **more: Any) -> FakeScheduler:
+    """Return a scheduler whose executors stay whatever they are told."""
+    return FakeScheduler(executors, cores=1, ignored=("decommission", "kill"), **more)
 
 
 def test_i6_an_executor_is_decommissioned_and_replaced() -> None:
-    scheduler = FakeScheduler("0", "1", "2")
+    scheduler = scheduler_of(3)
     actuator = ExecutorBypass(scheduler)
     actuator.bypass("1", "slow")
     assert scheduler.calls == [("decommission", "1"), ("request", 3)]
     assert actuator.present() == ("0", "2")
-    scheduler.ids = ["0", "2", "3"]
+    scheduler.present = ["0", "2", "3"]
     assert actuator.present() == ("0", "2", "3")
     actuator.readmit("1")
     assert len(scheduler.calls) == 2
 
 
 def test_i6_a_replacement_may_wait_for_the_cool_down() -> None:
-    scheduler = FakeScheduler("0", "1", "2")
+    scheduler = scheduler_of(3)
     actuator = ExecutorBypass(scheduler, replacement="after cool-down")
     actuator.bypass("1", "slow")
-    scheduler.ids.remove("1")
+    scheduler.present.remove("1")
     assert actuator.present() == ("0", "2", "1")
     actuator.readmit("1")
     assert scheduler.calls == [("decommission", "1"), ("request", 2), ("request", 3)]
@@ -192,7 +172,7 @@ def test_i6_a_replacement_may_wait_for_the_cool_down() -> None:
 
 
 def test_an_executor_that_stays_is_killed_once_in_a_while() -> None:
-    scheduler, clock = FakeScheduler("0", "1"), ManualClock()
+    scheduler, clock = scheduler_of(2), ManualClock()
     actuator = ExecutorBypass(scheduler, kill_after_s=10.0, ticks=clock.now_s)
     actuator.bypass("1", "slow")
     for _ in range(15):
@@ -202,18 +182,19 @@ def test_an_executor_that_stays_is_killed_once_in_a_while() -> None:
 
 
 def test_an_executor_that_cannot_be_decommissioned_is_killed() -> None:
-    scheduler = FakeScheduler("0", "1", stubborn=("1",))
+    scheduler = scheduler_of(2)
+    scheduler.stubborn = ("1",)
     ExecutorBypass(scheduler).bypass("1", "slow")
     assert ("kill", "1") in scheduler.calls
 
 
 def test_the_last_executor_and_one_that_is_gone_are_refused() -> None:
     with pytest.raises(ActuatorError, match="it stays"):
-        ExecutorBypass(FakeScheduler("0")).bypass("0", "slow")
+        ExecutorBypass(scheduler_of(1)).bypass("0", "slow")
     with pytest.raises(ActuatorError, match="gone already"):
-        ExecutorBypass(FakeScheduler("0", "1")).bypass("7", "slow")
+        ExecutorBypass(scheduler_of(2)).bypass("7", "slow")
     with pytest.raises(ActuatorError, match="refusal"):
-        ExecutorBypass(FakeScheduler("0", "1", deaf=True)).bypass("1", "slow")
+        ExecutorBypass(scheduler_of(2, deaf=True)).bypass("1", "slow")
 
 
 class FakeRunning:
@@ -297,7 +278,7 @@ def make_watch(running: FakeRunning, scheduler: FakeScheduler, **more: Any) -> H
 
 
 def test_i6_the_watch_goes_around_a_slow_executor_once() -> None:
-    scheduler, running = FakeScheduler("0", "1", "2"), FakeRunning(slow_batch(0))
+    scheduler, running = scheduler_of(3), FakeRunning(slow_batch(0))
     watch = make_watch(running, scheduler)
     assert len(watch.look()) == 1
     assert watch.look() == []
@@ -308,7 +289,7 @@ def test_i6_the_watch_goes_around_a_slow_executor_once() -> None:
 
 
 def test_i6_a_stall_is_seen_before_the_batch_ends() -> None:
-    scheduler, stalls = FakeScheduler("0", "1", "2"), FakeStalls()
+    scheduler, stalls = scheduler_of(3), FakeStalls()
     watch = make_watch(FakeRunning(slow_batch(0, slow="")), scheduler, running_tasks=stalls)
     watch.look()
     assert stalls.remembered == [pytest.approx(0.3)]
@@ -337,7 +318,7 @@ class Recorder:
 def test_features_are_recorded_and_a_recorder_that_fails_stops_nothing(failing: bool) -> None:
     results = [task("0", 1, 0.0, 0.1, features=report(1.0, 20.0)), task("1", 1, 0.0, 0.1)]
     recorder = Recorder(failing)
-    watch = make_watch(FakeRunning(batch(results)), FakeScheduler("0", "1"), recorder=recorder)
+    watch = make_watch(FakeRunning(batch(results)), scheduler_of(2), recorder=recorder)
     assert len(watch.look()) == 1
     assert len(watch.samples) == 1
     assert len(recorder.kept) == (0 if failing else 1)

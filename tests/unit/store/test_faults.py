@@ -11,16 +11,16 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
+import stores
+from stores import SETTINGS, ends, kinds, opened
 
 from foretide.events import Event, EventLog
 from foretide.records import Layout, Measurement
 from foretide.store import DatabaseError, RunSpec, RunStore, StoreSettings, StoreVersionError
 from foretide.store.databases.sqlite import SqliteConnection, SqliteDatabase
 
-SETTINGS = StoreSettings(lock_wait_s=0.0)
 Measured = Callable[..., Measurement]
 
 
@@ -29,34 +29,12 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "runs.db"
 
 
-@pytest.fixture
-def log() -> EventLog:
-    return EventLog()
-
-
-@contextmanager
-def opened(where: Any, log: EventLog, settings: StoreSettings = SETTINGS) -> Iterator[RunStore]:
-    store = RunStore(where, settings, events=log, threaded=False)
-    try:
-        yield store
-    finally:
-        store.close(0.0)
-
-
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN EXCLUSIVE")
         yield
         other.execute("ROLLBACK")
-
-
-def kinds(log: EventLog) -> list[str]:
-    return [event.kind for event in log]
-
-
-def ends(store: RunStore) -> list[float]:
-    return [one.ended_at_s for one in store.run("latest").measurements()]
 
 
 def test_while_it_is_locked_records_wait_and_then_all_are_stored(
@@ -305,12 +283,13 @@ def test_the_database_of_another_program_is_left_alone(path: Path, log: EventLog
 WRITER = """
 import sys
 from itertools import count
-sys.path.insert(0, sys.argv[2])
-from conftest import line, measurement_at
+from pathlib import Path
+sys.path.insert(0, str(Path(sys.argv[2]).parent))
+from stores import TOPOLOGY, measurement_at
 from foretide.store import RunSpec, RunStore, StoreSettings
 
 store = RunStore(sys.argv[1], StoreSettings(flush_s=0.001))
-recorder = store.begin_run(RunSpec(topology=line(), started_at_s=0.0))
+recorder = store.begin_run(RunSpec(topology=TOPOLOGY, started_at_s=0.0))
 for second in count(1):
     recorder.measured([measurement_at(float(second))])
     if second % 50 == 0:
@@ -320,7 +299,7 @@ for second in count(1):
 
 
 def test_a_writer_that_is_killed_leaves_a_sound_store_behind(path: Path, log: EventLog) -> None:
-    command = [sys.executable, "-c", WRITER, str(path), str(Path(__file__).parent)]
+    command = [sys.executable, "-c", WRITER, str(path), stores.__file__]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
         assert writer.stdout is not None
         reader = RunStore(path)

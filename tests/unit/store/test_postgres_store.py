@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 from postgres_server import PostgresServer
+from stores import ends, kinds, opened
 
 from foretide.errors import ConfigError
 from foretide.events import Event, EventLog
@@ -29,7 +29,6 @@ from foretide.store.databases.postgres import PostgresDatabase
 from foretide.store.databases.schema import MIGRATIONS
 
 NEWEST = len(MIGRATIONS)
-SETTINGS = StoreSettings(lock_wait_s=0.0)
 Measured = Callable[..., Measurement]
 
 
@@ -49,28 +48,6 @@ def raw(postgres: PostgresServer, schema: str) -> Iterator[psycopg.Connection[An
     with psycopg.connect(postgres.url(), autocommit=True) as connection:
         connection.execute(f"SET search_path = {schema}")
         yield connection
-
-
-@pytest.fixture
-def log() -> EventLog:
-    return EventLog()
-
-
-@contextmanager
-def opened(where: Any, log: EventLog, settings: StoreSettings = SETTINGS) -> Iterator[RunStore]:
-    store = RunStore(where, settings, events=log, threaded=False)
-    try:
-        yield store
-    finally:
-        store.close(0.0)
-
-
-def kinds(log: EventLog) -> list[str]:
-    return [event.kind for event in log]
-
-
-def ends(store: RunStore) -> list[float]:
-    return [one.ended_at_s for one in store.run("latest").measurements()]
 
 
 def columns(raw: psycopg.Connection[Any], schema: str) -> list[Any]:

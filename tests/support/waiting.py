@@ -1,0 +1,25 @@
+"""Waiting for what another thread or process does."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+__all__ = ["wait_for"]
+
+Found = TypeVar("Found")
+
+
+def wait_for(
+    condition: Callable[[], Found], seconds: float = 90.0, pause: Callable[[float], object] = time.sleep
+) -> Found:
+    """Return what `condition` gives once that is true; fail when it is not in time.
+
+    `pause` lets a moment pass: where a run is watched, its own `wait`, which raises what the run failed with.
+    """
+    deadline_s = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < deadline_s, f"it did not happen within {seconds:g} s"
+        pause(0.05)
+    return found
