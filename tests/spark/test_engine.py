@@ -20,6 +20,7 @@ import pytest
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 from topologies import line, step
+from waiting import wait_for
 
 from foretide.errors import ConfigError, ForetideError, TopologyError
 from foretide.spark import EngineSettings, RunningTopology, start
@@ -51,15 +52,6 @@ Write = Callable[..., str]
 
 def same(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch
-
-
-def until(condition: Callable[[], object], running: RunningTopology, seconds: float = 60.0) -> None:
-    """Wait for a condition, as long as the topology is well."""
-    deadline_s = time.monotonic() + seconds
-    while not condition():
-        running.check()
-        assert time.monotonic() < deadline_s, "the condition never came true"
-        time.sleep(0.02)
 
 
 def events(trace: str, seed: int = 0) -> list[dict[str, Any]]:
@@ -141,7 +133,7 @@ class TestChanges:
         topology = into_sqlite(write_trace(*[3000] * 4), tmp_path / "out.db", queued=False)
         with start(topology, spark, tmp_path / "run", SMALL) as running:
             [runner] = running._stages
-            until(lambda: running.batches(), running)
+            wait_for(lambda: running.batches(), check=running.check)
             run_id = runner.query.runId  # type: ignore[union-attr]
             versions = {}
             for replicas, weights in (
@@ -152,7 +144,10 @@ class TestChanges:
                 running.change_replicas(replicas)
                 version = running.change_grouping("a", "b", weights=weights)
                 versions[version] = weights
-                until(lambda version=version: sum(b.plan_version == version for b in running.batches()) >= 2, running)
+                wait_for(
+                    lambda version=version: sum(b.plan_version == version for b in running.batches()) >= 2,
+                    check=running.check,
+                )
             assert runner.query.runId == run_id and runner.query.isActive  # type: ignore[union-attr]
             running.wait()
         for version, weights in versions.items():
@@ -187,7 +182,7 @@ class TestStopAndGoOn:
     ) -> None:
         topology = into_sqlite(write_trace(*[2000] * 3), tmp_path / "out.db")
         with start(topology, spark, tmp_path / "run", SMALL) as running:
-            until(lambda: len(running.batches()) >= 4, running)
+            wait_for(lambda: len(running.batches()) >= 4, check=running.check)
         edge = ArrowLog(tmp_path / "run" / "edges" / "a.out-b")
         # All that was admitted is through; with `running` ending, nothing is left on the edge.
         assert stored(tmp_path / "out.db") == list(range(edge.end_offset()))
@@ -388,7 +383,7 @@ class TestBackPressure:
         edge = ArrowLog(tmp_path / "run" / "edges" / "pad.out-slow")
         used: list[int] = []
         with start(job.build(), spark, tmp_path / "run", settings) as running:
-            until(lambda: used.append(edge.used_bytes()) or running.totals().rows >= 4800, running)
+            wait_for(lambda: used.append(edge.used_bytes()) or running.totals().rows >= 4800, check=running.check)
             running.wait()
             assert sorted(running.sink("out").table()["id"].to_pylist()) == list(range(2400))
         assert limit <= max(used) <= limit + batch_bytes

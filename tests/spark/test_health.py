@@ -31,10 +31,10 @@ def test_i3_i1_features_are_stored_and_split_ratios_heeded(
         splitter = SplitBypass(running, "passages", "query", [1.0, 1.0, 1.0])
         try:
             with HealthWatch(running, splitter, recorder=recorder) as watch:
-                wait_for(lambda: len([s for s in watch.samples if s.level == "worker"]) >= 3, pause=running.wait)
+                wait_for(lambda: len([s for s in watch.samples if s.level == "worker"]) >= 3, check=running.check)
                 version = splitter.split([7, 3, 2])
                 splitter.bypass("2", "for the test")
-                wait_for(lambda: running.batches()[-1].plan_version > version, pause=running.wait)
+                wait_for(lambda: running.batches()[-1].plan_version > version, check=running.check)
                 bypassed = running.batches()[-1]
         finally:
             running.stop()

@@ -10,7 +10,7 @@ import sys
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +21,11 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import NewPartitions
 from pyspark.sql import DataFrame, SparkSession
 from topologies import line, step
+from waiting import wait_for
 
 from foretide.errors import ConfigError
 from foretide.kafka import Broker, BrokerError, Cluster, DataLossError, TopicError
-from foretide.spark import EngineSettings, RunningTopology
+from foretide.spark import EngineSettings
 from foretide.spark.driver.running import start
 from foretide.topology import Topology, flow
 from foretide.transport import ArrowLog
@@ -114,14 +115,6 @@ def run_to_the_end(topology: Topology, spark: SparkSession, path: Path, settings
         running.wait()
 
 
-def wait_until(running: RunningTopology, done: Callable[[], bool], seconds: float = 90.0) -> None:
-    deadline_s = time.monotonic() + seconds
-    while not done():
-        running.check()
-        assert time.monotonic() < deadline_s, running.inputs()
-        time.sleep(0.1)
-
-
 class TestFromTopicToTopic:
     @pytest.mark.parametrize("edges", ["inline", "files", "kafka"])
     def test_every_event_comes_through_once(
@@ -160,10 +153,10 @@ class TestFromTopicToTopic:
         topics.send(source, 0, 500)
         topology = through(topics.broker.servers, source, sink, ending="never")
         with start(topology, spark, tmp_path) as running:
-            wait_until(running, lambda: running.inputs()["in"].done == 500)
+            wait_for(lambda: running.inputs()["in"].done == 500, check=running.check)
         topics.send(source, 500, 500)
         with start(topology, spark, tmp_path) as running:
-            wait_until(running, lambda: running.inputs()["in"].done == 1_000)
+            wait_for(lambda: running.inputs()["in"].done == 1_000, check=running.check)
             assert not running.inputs()["in"].exhausted
         assert numbers(topics.read(sink)) == Counter(range(1_000))
 
@@ -206,13 +199,14 @@ class TestFaults:
             first_rows=100, max_rows=100, edges="kafka", kafka_servers=topics.broker.servers, kafka_patience_s=90.0
         )
         with start(topology, spark, tmp_path, settings) as running:
-            wait_until(running, lambda: running.inputs()["in"].done >= 200)
+            wait_for(lambda: running.inputs()["in"].done >= 200, check=running.check)
             topics.broker.stop(kill=True)
             time.sleep(1.0)
             topics.broker.start()
             topics.send(source, 1_000, 500)
-            wait_until(
-                running, lambda: running.inputs()["in"].done == 1_500 and not running.inputs()["twice.out-keep"].backlog
+            wait_for(
+                lambda: running.inputs()["in"].done == 1_500 and not running.inputs()["twice.out-keep"].backlog,
+                check=running.check,
             )
         assert numbers(topics.read(sink)) == Counter(range(1_500))
 
@@ -224,7 +218,7 @@ class TestFaults:
         topology = through(topics.broker.servers, source, sink, ending="never")
         with pytest.raises(TopicError, match=f"source 'in': expected topic '{source}' at .*, got none"):
             with start(topology, spark, tmp_path) as running:
-                wait_until(running, lambda: running.inputs()["in"].done == 100)
+                wait_for(lambda: running.inputs()["in"].done == 100, check=running.check)
                 topics.cluster.admin().delete_topics([source])[source].result()
                 running.wait(60)
 
@@ -245,7 +239,7 @@ class TestFaults:
                 running.wait(60)
         lossy = through(topics.broker.servers, source, sink, ending="never", on_data_loss="continue")
         with start(lossy, spark, tmp_path) as running:
-            wait_until(running, lambda: numbers(topics.read(sink)).total() == 150)
+            wait_for(lambda: numbers(topics.read(sink)).total() == 150, check=running.check)
         assert numbers(topics.read(sink)) == Counter([*range(100), *range(150, 200)])
 
     def test_a_topic_that_was_made_anew_is_an_error(self, spark: SparkSession, topics: Topics, tmp_path: Path) -> None:
@@ -253,7 +247,7 @@ class TestFaults:
         topics.send(source, 0, 50, partitions=1)
         topology = through(topics.broker.servers, source, sink, ending="never")
         with start(topology, spark, tmp_path) as running:
-            wait_until(running, lambda: running.inputs()["in"].done == 50)
+            wait_for(lambda: running.inputs()["in"].done == 50, check=running.check)
         topics.cluster.admin().delete_topics([source])[source].result()
         time.sleep(1.0)
         topics.cluster.ensure_topic(source, 1)
@@ -297,11 +291,11 @@ class TestFaults:
         source, sink = topics.create(partitions=1), topics.create()
         topics.send(source, 0, 100, partitions=1)
         with start(through(topics.broker.servers, source, sink, ending="never"), spark, tmp_path) as running:
-            wait_until(running, lambda: running.inputs()["in"].done == 100)
+            wait_for(lambda: running.inputs()["in"].done == 100, check=running.check)
             topics.cluster.admin().create_partitions([NewPartitions(source, 3)])[source].result()
             time.sleep(0.5)
             topics.send(source, 100, 300, partitions=3)
-            wait_until(running, lambda: running.inputs()["in"].done == 400)
+            wait_for(lambda: running.inputs()["in"].done == 400, check=running.check)
         assert numbers(topics.read(sink)) == Counter(range(400))
 
     @pytest.mark.parametrize(

@@ -12,14 +12,15 @@ Found = TypeVar("Found")
 
 
 def wait_for(
-    condition: Callable[[], Found], seconds: float = 90.0, pause: Callable[[float], object] = time.sleep
+    condition: Callable[[], Found], seconds: float = 90.0, *, check: Callable[[], object] = lambda: None
 ) -> Found:
     """Return what `condition` gives once that is true; fail when it is not in time.
 
-    `pause` lets a moment pass: where a run is watched, its own `wait`, which raises what the run failed with.
+    `check` is called in between: where a run is watched, its own `check`, which raises what the run failed with.
     """
     deadline_s = time.monotonic() + seconds
     while not (found := condition()):
         assert time.monotonic() < deadline_s, f"it did not happen within {seconds:g} s"
-        pause(0.05)
+        check()
+        time.sleep(0.02)
     return found
