@@ -33,6 +33,8 @@ import psutil
 
 from _harness import Measured, Ratio, alternate, between, parse_options, progress, report
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "support"))
+
 RATE_PER_S = 200
 P99_TARGET_MS = 50.0
 RATIO_TARGET = 0.5
@@ -263,9 +265,10 @@ async def _flat_out(url: str, path: str, seconds: float, body: bytes = BODY) -> 
 
 def follow(service: Server, path: str, seconds: int) -> Live:
     """Record a run in real time while a reader follows it, and return how late and how dear that was."""
+    from simulated_recording import Recording, record_simulation
+
     from foretide.clock import SystemClock
     from foretide.sim.options import SimulationOptions
-    from foretide.sim.recording import Recording, record_simulation
     from foretide.store import RunStore
     from foretide.topology import flow
     from foretide.traces import RateTrace

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from simulated_recording import Recording, record_simulation
 
 from foretide.clock import SystemClock
 from foretide.events import Event
 from foretide.health.features import MACHINE_NAMES, WORKER_NAMES
 from foretide.service import BackgroundService, ServiceSettings
 from foretide.sim.options import SimulationOptions
-from foretide.sim.recording import Recording, record_simulation
 from foretide.store import FeatureSample, RunRecorder, RunStore, RuntimeStore, StoreSettings
 from foretide.topology import Topology, flow
 from foretide.traces import RateTrace

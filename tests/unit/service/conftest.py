@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
+from simulated_recording import Recording, record_simulation
 
 from foretide.service import ServiceSettings, create_app
 from foretide.sim.options import SimulationOptions
-from foretide.sim.recording import Recording, record_simulation
 from foretide.store import FeatureSample, RunRecorder, RunStore
 from foretide.topology import Topology, flow
 from foretide.traces import RateTrace

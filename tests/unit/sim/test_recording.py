@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from simulated_recording import Recording, record_simulation
 from topologies import line
 
 from foretide.clock import ManualClock
 from foretide.control.recorded import recalled, recorded_trace
 from foretide.sim.options import SimulationOptions
-from foretide.sim.recording import Recording, record_simulation
 from foretide.store import Override, RunRecorder, RunStore, RuntimeStore
 from foretide.traces import RateTrace
 
