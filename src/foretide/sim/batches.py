@@ -11,7 +11,7 @@ from foretide.records import Floats, Ints
 from foretide.sim.load import Service
 from foretide.sim.network import Feed, StepFlow, merged, services_of, splitters_of
 from foretide.sim.settings import MicroBatch, SimulationSettings
-from foretide.sim.stages import Batch, Stage, stages_of
+from foretide.sim.stages import Batch, BatchStage, stages_of
 from foretide.sim.stations import _kernels
 from foretide.sim.stations.base import Counts, drawn
 from foretide.sim.stations.dispatching import Dispatcher
@@ -155,7 +155,7 @@ class BatchNetwork:
             if part.shape[1]:
                 inbox[self._ends[edge]].append(part)
 
-    def _run(self, stage: Stage, end_s: float, inbox: list[list[Floats]], passed: Ints) -> None:
+    def _run(self, stage: BatchStage, end_s: float, inbox: list[list[Floats]], passed: Ints) -> None:
         """Run the batches of a stage that begin before the end of the step."""
         while True:
             if stage.batch is not None:
@@ -170,7 +170,7 @@ class BatchNetwork:
             stage.began_s = begins_s
             stage.batch = self._begin(stage, begins_s)
 
-    def _due_s(self, stage: Stage, first_s: float) -> float:
+    def _due_s(self, stage: BatchStage, first_s: float) -> float:
         """Return when the next batch begins, given when its first event came."""
         trigger_s = self._micro_batch.trigger_s
         if not trigger_s or not np.isfinite(first_s):
@@ -179,7 +179,7 @@ class BatchNetwork:
         due_s = max(stage.free_s, trigger_s * (math.floor(stage.began_s / trigger_s + 1e-9) + 1))
         return due_s if first_s <= due_s else trigger_s * math.ceil(first_s / trigger_s - 1e-9)
 
-    def _begin(self, stage: Stage, begins_s: float) -> Batch:
+    def _begin(self, stage: BatchStage, begins_s: float) -> Batch:
         """Start a batch: send what it takes through the stage and see how long that is."""
         self._take(stage, begins_s)
         batch = Batch(0.0, {}, {})
@@ -196,10 +196,10 @@ class BatchNetwork:
         batch.ends_s = begins_s + self._micro_batch.fixed_s + work_s / cores
         return batch
 
-    def _cores(self, stage: Stage) -> int:
+    def _cores(self, stage: BatchStage) -> int:
         return min(stage.slots, self._micro_batch.cores or stage.slots)
 
-    def _take(self, stage: Stage, begins_s: float) -> None:
+    def _take(self, stage: BatchStage, begins_s: float) -> None:
         """Let the batch take what waits, oldest first, as long as it fits."""
         settings, cores = self._micro_batch, self._cores(stage)
         overhead_s = settings.fixed_s + settings.per_task_s * stage.slots * (1 + stage.rounds) / cores
@@ -219,7 +219,7 @@ class BatchNetwork:
             desk.queue.head += count
 
     def _execute(
-        self, stage: Stage, operator: int, tuples: Floats, inside: dict[int, list[Floats]], batch: Batch
+        self, stage: BatchStage, operator: int, tuples: Floats, inside: dict[int, list[Floats]], batch: Batch
     ) -> None:
         service = self.stations[operator].service
         constant_s, count = service.constant_s, tuples.shape[1]
@@ -236,7 +236,7 @@ class BatchNetwork:
             if part.shape[1] and self._stage[self._ends[edge]] is stage:
                 inside.setdefault(self._ends[edge], []).append(part)
 
-    def _finish(self, stage: Stage, batch: Batch, inbox: list[list[Floats]], passed: Ints) -> None:
+    def _finish(self, stage: BatchStage, batch: Batch, inbox: list[list[Floats]], passed: Ints) -> None:
         """Let everything that a batch took leave the stage."""
         for operator in stage.operators:
             desk = self.stations[operator]

@@ -10,7 +10,7 @@ import pytest
 from topologies import line, step
 
 from foretide.clock import ManualClock
-from foretide.errors import ConfigError
+from foretide.errors import TopologyError
 from foretide.records import Measurement, Plan
 from foretide.sim import Keys, MicroBatch, Restart, SimulatedSystem, SimulationSettings, Totals
 from foretide.sim.stages import stages_of
@@ -168,6 +168,13 @@ def test_stages_in_a_circle_are_refused() -> None:
     second = first.operator("O2", execution_s=0.1, queued=True)
     job.operator("O3", inputs=[first], execution_s=0.1)
     second.into("O3")
-    with pytest.raises(ConfigError, match="micro_batch") as caught:
+    with pytest.raises(TopologyError, match="joined by inline edges") as caught:
         stages_of(job.build())
     assert "queued" in caught.value.remedy
+
+
+def test_stages_are_those_of_spark_an_operator_on_dataframes_heads_its_own() -> None:
+    job = flow("frames")
+    first = job.source("in").operator("O1", execution_s=0.1)
+    first.operator("O2", execution_s=0.2, mode="dataframe").operator("O3", execution_s=0.3, grouping="fields:k")
+    assert [(stage.operators, stage.rounds) for stage in stages_of(job.build())] == [([0], 0), ([1, 2], 1)]
