@@ -12,7 +12,7 @@ from foretide.control import ControlSettings
 from foretide.errors import ConfigError
 from foretide.plan import Guarded, Planner, make_planner, standard_guards
 from foretide.plan.base import Situation
-from foretide.plan.load import operator_shares, required_replicas, source_mix
+from foretide.plan.load import needed_replicas
 from foretide.plan.planners.threshold import Threshold
 from foretide.plan.registry import find_planner
 from foretide.records import Plan
@@ -183,11 +183,8 @@ def peak_replicas(
             got="none",
             remedy="declare execution_s=, or measure it with `foretide profile`",
         )
-    rates = np.array([peaks[source] for source in topology.layout.sources])
-    theta = operator_shares(topology.flow, source_mix(rates), topology.declared_share)
-    needed = required_replicas(rates.sum() * theta, seconds / utilisation, 1.0)
-    bounded = np.clip(needed, topology.minimum_replicas, topology.maximum_replicas).astype(int)
-    return dict(zip(topology.layout.operators, bounded.tolist(), strict=True))
+    needed = needed_replicas(topology, peaks, seconds / utilisation)
+    return dict(zip(topology.layout.operators, needed.tolist(), strict=True))
 
 
 def trace_peaks(topology: Topology) -> dict[str, float]:

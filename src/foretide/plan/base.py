@@ -112,7 +112,7 @@ class Planner(BaseModel):
         asked = np.asarray(wanted, dtype=np.float64)
         unknown = np.isnan(asked)
         held = np.where(unknown, situation.replicas, asked)
-        replicas = np.clip(held, topology.minimum_replicas, topology.maximum_replicas).astype(np.int64)
+        replicas = topology.bounded(held)
         if unknown.any():
             names = [situation.window.layout.operators[column] for column in np.flatnonzero(unknown)[:5]]
             notes = (*notes, f"execution time of {', '.join(names)} not known yet: replicas stay as they are")

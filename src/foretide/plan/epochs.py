@@ -68,8 +68,7 @@ def epoch_needs(situation: Situation, arrivals: Floats) -> EpochNeeds:
     busy = busy_replicas(loads, window.execution_s, window.duration_s)
     unknown = np.isnan(window.execution_s)
     wanted = np.where(unknown, situation.replicas, whole_replicas(busy))
-    needs = np.clip(wanted, topology.minimum_replicas, topology.maximum_replicas).astype(np.int64)
-    return EpochNeeds(loads, busy, needs, unknown)
+    return EpochNeeds(loads, busy, topology.bounded(wanted), unknown)
 
 
 def need_terms(ahead: EpochNeeds) -> tuple[Term, ...]:

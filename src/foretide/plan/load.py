@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import numpy.typing as npt
 
-from foretide.records import Floats, Term
-from foretide.topology import FlowGraph
+from foretide.records import Floats, Ints, Term
+from foretide.topology import FlowGraph, Topology
 
 __all__ = [
     "busy_replicas",
     "edge_shares",
+    "needed_replicas",
     "operator_shares",
     "queue_load",
     "replica_terms",
@@ -88,6 +91,52 @@ def required_replicas(load: npt.ArrayLike, execution_s: npt.ArrayLike, interval_
     array([2., 3., 9.])
     """
     return whole_replicas(busy_replicas(load, execution_s, interval_s))
+
+
+def needed_replicas(
+    topology: Topology,
+    arrivals: float | Mapping[str, float] | Floats,
+    execution_s: Floats | None = None,
+    *,
+    interval_s: float = 1.0,
+    share: Floats | None = None,
+    queued: Floats | None = None,
+) -> Ints:
+    r"""Return the replicas that every operator needs for an input and for what waits, within its bounds.
+
+    P4 and P5 of [PASPS]_ with what came in place of a forecast. With the peak of an input this is r_over of P8, with
+    the arrivals of an interval what its error of replicas is measured against.
+
+    Parameters
+    ----------
+    topology : Topology
+        The operators and their bounds.
+    arrivals : float, mapping of source to float, or array over sources
+        Events that come within the interval; a plain number is every source's.
+    execution_s : array over operators, optional
+        Execution times; those declared unless given. An operator whose time is not known needs its minimum.
+    interval_s : float
+        The interval; a second unless given, which makes `arrivals` rates.
+    share : array over edges, optional
+        Events passed on per event finished; as declared unless given.
+    queued : array over operators, optional
+        Events that wait when the interval begins.
+
+    Examples
+    --------
+    >>> from foretide.topology import flow
+    >>> job = flow("words")
+    >>> _ = job.source("in").operator("split", execution_s=0.01).operator("count", execution_s=0.025)
+    >>> needed_replicas(job.build(), 250.0).tolist()
+    [3, 7]
+    """
+    sources = topology.layout.sources
+    came = [arrivals[source] for source in sources] if isinstance(arrivals, Mapping) else arrivals
+    parts = topology.declared_share if share is None else share
+    seconds = topology.declared_execution_s if execution_s is None else execution_s
+    waiting = np.zeros(len(topology.operators)) if queued is None else queued
+    load = topology.flow.propagate(np.broadcast_to(came, len(sources)), waiting, parts)
+    return topology.bounded(np.nan_to_num(required_replicas(load, seconds, interval_s), nan=1.0))
 
 
 def replica_terms(execution_s: Floats, busy: Floats) -> tuple[Term, Term, Term]:

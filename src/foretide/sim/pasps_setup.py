@@ -9,7 +9,7 @@ from typing import Any
 
 from foretide.control.settings import LoopSettings
 from foretide.forecast import Forecaster, make_forecaster
-from foretide.sim.needs import needed_replicas
+from foretide.plan.load import needed_replicas
 from foretide.sim.settings import SimulationSettings
 from foretide.topology import Topology, flow
 from foretide.traces import RateTrace, load_trace

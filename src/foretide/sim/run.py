@@ -13,8 +13,8 @@ from foretide.clock import ManualClock
 from foretide.control.decision import Decision
 from foretide.control.loop import ControlLoop, Parts
 from foretide.errors import ConfigError, PlanError
+from foretide.plan.load import needed_replicas
 from foretide.records import Ints
-from foretide.sim.needs import needed_replicas
 from foretide.sim.options import SimulationOptions
 from foretide.sim.outcome import Estimate, SimulationReport, Yardstick, estimate_of, measure
 from foretide.sim.system import SimulatedSystem

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Self
 
 import numpy as np
+import numpy.typing as npt
 
 from foretide.errors import Declaration
 from foretide.records import Floats, Ints, Layout
@@ -106,6 +107,11 @@ class Topology:
     def initial_replicas(self) -> Ints:
         """The replicas that every operator starts with."""
         return np.array([operator.replicas.initial for operator in self.operators], dtype=np.int64)
+
+    def bounded(self, replicas: npt.ArrayLike) -> Ints:
+        """Return whole replicas by operator, cut to what each operator may have."""
+        cut: Ints = np.clip(replicas, self.minimum_replicas, self.maximum_replicas).astype(np.int64)
+        return cut
 
     @cached_property
     def outgoing(self) -> Mapping[str, tuple[Edge, ...]]:

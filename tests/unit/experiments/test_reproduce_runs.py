@@ -19,7 +19,7 @@ from foretide.experiments.reproduce.pasps.runs import PaspsJob
 from foretide.experiments.reproduce.published import PSPS_BY_TD, SAVED
 from foretide.experiments.reproduce.running import unique_jobs
 from foretide.experiments.reproduce.sim_runs import first_part, read_again
-from foretide.sim.needs import needed_replicas
+from foretide.plan.load import needed_replicas
 from foretide.traces import RateTrace, load_trace
 
 SMOOTHED = "pasps_twitter_smoothed"

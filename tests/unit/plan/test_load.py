@@ -6,12 +6,14 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from topologies import line
 
 from foretide.errors import ConfigError, PlanError
 from foretide.plan.base import Situation
 from foretide.plan.load import (
     busy_replicas,
     edge_shares,
+    needed_replicas,
     operator_shares,
     queue_load,
     required_replicas,
@@ -150,3 +152,19 @@ def test_p10_static_keeps_what_the_user_set(make_situation: MakeSituation) -> No
 def test_static_for_an_operator_that_is_not_there(make_situation: MakeSituation) -> None:
     with pytest.raises(ConfigError, match="O1, O2, O3"):
         Static(by_operator={"O9": 2}).plan(make_situation())
+
+
+def test_p4_replicas_that_an_input_needs_stay_within_bounds() -> None:
+    topology = line(0.01, 0.02)
+    assert needed_replicas(topology, 0.0).tolist() == [1, 1]
+    assert needed_replicas(topology, 150.0).tolist() == [2, 3]
+    assert needed_replicas(topology, 1e6).tolist() == [8, 8]
+    assert needed_replicas(topology, {"in": 100.0}, np.array([0.02, np.nan])).tolist() == [2, 1]
+
+
+def test_p5_what_waits_upstream_is_needed_for_downstream_too() -> None:
+    # In 2 s: 200 come and 100 wait at a, half of which reach b, where 30 wait: 300·.01/2 and (150 + 30)·.02/2.
+    needed = needed_replicas(
+        line(0.01, 0.02), np.array([200.0]), interval_s=2.0, share=np.array([1.0, 0.5]), queued=np.array([100.0, 30.0])
+    )
+    assert needed.tolist() == [2, 2]

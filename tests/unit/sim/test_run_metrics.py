@@ -7,7 +7,6 @@ from topologies import line, step
 from foretide.control.decision import Decision
 from foretide.latency import LatencyHistogram
 from foretide.records import Forecast, Plan, Term, Window
-from foretide.sim.needs import needed_replicas
 from foretide.sim.outcome import RunMetrics, Yardstick, estimate_of, measure
 from foretide.sim.trail import RunSeries
 from foretide.topology import Topology
@@ -120,11 +119,3 @@ def test_what_does_not_apply_is_none_in_plain_data() -> None:
     metrics = RunMetrics(0.5, 1.0, 2.0, 3.0, 1.0, 0.0, float("nan"), 0.1, 4)
     assert metrics.to_data()["error_input"] is None
     assert metrics.to_data()["changes"] == 4
-
-
-def test_p4_replicas_that_an_input_needs_stay_within_bounds() -> None:
-    topology = LINE
-    assert needed_replicas(topology, 0.0).tolist() == [1, 1]
-    assert needed_replicas(topology, 150.0).tolist() == [2, 3]
-    assert needed_replicas(topology, 1e6).tolist() == [8, 8]
-    assert needed_replicas(topology, {"in": 100.0}, np.array([0.02, np.nan])).tolist() == [2, 1]

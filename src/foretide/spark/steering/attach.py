@@ -135,7 +135,7 @@ class _ExecutorActuator:
     planned: int = field(default=0)
 
     def apply(self, plan: Plan) -> Ints:
-        executors = int(np.clip(plan.replicas, self.topology.minimum_replicas, self.topology.maximum_replicas)[0])
+        executors = int(self.topology.bounded(plan.replicas)[0])
         self.planned = executors
         if self.manager is None:
             raise ActuatorError(self.refused)
