@@ -8,6 +8,7 @@ from typing import TypeAlias
 import numpy as np
 
 from foretide._numba import njit
+from foretide.plan.fluid import flow_down
 from foretide.records import Floats, Ints
 from foretide.topology import FlowGraph
 
@@ -150,36 +151,20 @@ class Lookahead:
 
 
 @njit
-def _flow_on(queue: Floats, rates: Floats, capacity: Floats, step_s: float, graph: _Graph) -> None:
-    """Let a step pass: change `queue` in place, at these rates by source and capacities by operator, per second."""
-    starts, ends, share, _ = graph
-    sources = rates.size
-    work = np.empty(sources + queue.size)
-    for source in range(sources):
-        work[source] = rates[source] * step_s
-    for operator in range(queue.size):
-        work[sources + operator] = queue[operator]
-    # Edges are ordered by where they start, so all that a node receives has come before it passes anything on.
-    for edge in range(starts.size):
-        start = starts[edge]
-        events = work[start]
-        if start >= sources:
-            events = min(events, capacity[start - sources] * step_s)
-        work[ends[edge]] += events * share[edge]
-    for operator in range(queue.size):
-        here = work[sources + operator]
-        queue[operator] = here - min(here, capacity[operator] * step_s)
-
-
-@njit
 def _pass(rates: Floats, queued: Floats, capacity: Floats, seconds: float, graph: _Graph) -> Floats:
     """Return what is queued after so many seconds, by scenario and operator."""
+    starts, ends, share, _ = graph
+    sources, step_s = rates.shape[1], seconds / _PIECES
+    work, passed = np.empty(sources + queued.size), np.empty(starts.size)
     queues = np.empty((len(rates), queued.size))
     for case in range(len(rates)):
         queues[case] = queued
         if seconds > 0:
             for _ in range(_PIECES):
-                _flow_on(queues[case], rates[case], capacity, seconds / _PIECES, graph)
+                work[:sources] = rates[case] * step_s
+                work[sources:] = queues[case]
+                flow_down(work, passed, capacity * step_s, starts, ends, share)
+                queues[case] = np.maximum(work[sources:] - capacity * step_s, 0.0)
     return queues
 
 
@@ -193,17 +178,22 @@ def _waiting(
     terms: tuple[float, float, float, float],
 ) -> Floats:
     """Return what waiting costs for each row of capacities, in events' own work."""
-    roots = graph[3]
+    starts, ends, share, roots = graph
     interval_s, activation_s, scale, lateness = terms
-    step_s = interval_s / _PIECES
+    step_s, sources = interval_s / _PIECES, during.shape[1]
+    work, passed = np.empty(sources + queues.shape[1]), np.empty(starts.size)
     found = np.zeros(len(capacities))
     for row in range(len(capacities)):
+        capacity = capacities[row] * step_s
         for case in range(len(during)):
             queue = queues[case].copy()
             rate = during[case].sum()
             cost, before = 0.0, (queue * roots).sum()
             for _ in range(_PIECES):
-                _flow_on(queue, during[case], capacities[row], step_s, graph)
+                work[:sources] = during[case] * step_s
+                work[sources:] = queue
+                flow_down(work, passed, capacity, starts, ends, share)
+                queue = np.maximum(work[sources:] - capacity, 0.0)
                 after = (queue * roots).sum()
                 middle = (before + after) / 2
                 cost += middle * middle * step_s / scale
