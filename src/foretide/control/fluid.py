@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from foretide.clock import Clock
-from foretide.errors import ActuatorError, ConfigError
+from foretide.control.activation import Activation
+from foretide.errors import ConfigError
+from foretide.plan.fluid import flow_down
 from foretide.records import Floats, Ints, Measurement, Plan
 from foretide.topology import Topology
 
@@ -62,13 +63,12 @@ class FluidSystem:
             if not least <= seconds < np.inf:
                 raise ConfigError(f"fluid.{name}", expected=f"at least {least:g} seconds", got=seconds)
         self._topology, self._clock = topology, clock
-        self._step_s, self._activation_s = step_s, activation_s
+        self._step_s = step_s
         self._rates = {source: _rates(source, rates) for source in topology.layout.sources}
         self._execution_s = _execution_times(topology)
         self._began_at_s, self._steps = clock.now_s(), 0
         self._queued: Floats = np.zeros(len(topology.operators))
-        self._replicas: Ints = topology.initial_replicas.copy()
-        self._pending: deque[tuple[float, Ints]] = deque()
+        self._activation = Activation(topology, activation_s)
         self._measured: list[Measurement] = []
 
     @property
@@ -79,7 +79,7 @@ class FluidSystem:
     @property
     def replicas(self) -> Ints:
         """Replicas of each operator that are active."""
-        return self._replicas.copy()
+        return self._activation.active.copy()
 
     def collect(self) -> Sequence[Measurement]:
         """Return a measurement of every whole step since the last call."""
@@ -89,19 +89,10 @@ class FluidSystem:
 
     def apply(self, plan: Plan) -> Ints:
         """Take a plan, cut to the operators' bounds; it is active `activation_s` seconds from now."""
-        topology = self._topology
-        if plan.layout != topology.layout:
-            raise ActuatorError(
-                f"{plan.id}: expected a plan for topology {topology.name!r}, got operators "
-                f"{list(plan.layout.operators[:5])}; plan for the topology that runs"
-            )
         self._live()
-        requested = np.clip(plan.replicas, topology.minimum_replicas, topology.maximum_replicas)
-        last = self._pending[-1][1] if self._pending else self._replicas
-        if not np.array_equal(requested, last):
-            self._pending.append((self._clock.now_s() + self._activation_s, requested))
-            self._activate(self._now_s())
-        return requested.copy()
+        requested = self._activation.request(plan, self._clock.now_s())
+        self._activate(self._now_s())
+        return requested
 
     def _now_s(self) -> float:
         return self._began_at_s + self._steps * self._step_s
@@ -116,14 +107,14 @@ class FluidSystem:
 
     def _activate(self, now_s: float) -> None:
         """Make active what is due before the middle of the step that begins now."""
-        while self._pending and self._pending[0][0] < now_s + self._step_s / 2:
-            self._replicas = self._pending.popleft()[1]
+        self._activation.take_due(now_s + self._step_s / 2)
 
     def _step(self) -> Measurement:
         topology, step_s, flow = self._topology, self._step_s, self._topology.flow
         arrived = np.array([rates[min(self._steps, rates.size - 1)] * step_s for rates in self._rates.values()])
-        capacity = self._replicas * step_s / self._execution_s
-        work, passed = self._flow_down(arrived, capacity)
+        capacity = self._activation.active * step_s / self._execution_s
+        work, passed = np.concatenate((arrived, self._queued)), np.empty(len(topology.layout.edges))
+        flow_down(work, passed, capacity, flow.starts, flow.ends, topology.declared_share)
         processed = np.minimum(work[flow.sources :], capacity)
         self._queued = work[flow.sources :] - processed
         self._steps += 1
@@ -136,21 +127,8 @@ class FluidSystem:
             processed=processed,
             queued=self._queued,
             busy_s=processed * self._execution_s,
-            replicas=self._replicas,
+            replicas=self._activation.active,
         )
-
-    def _flow_down(self, arrived: Floats, capacity: Floats) -> tuple[Floats, Floats]:
-        """Return the work of a step at every node, what was queued included, and what passed on every edge."""
-        flow, share = self._topology.flow, self._topology.declared_share.tolist()
-        work = [*arrived.tolist(), *self._queued.tolist()]
-        at_most = [np.inf] * flow.sources + capacity.tolist()
-        passed = []
-        # Edges are ordered by where they start, so all that a node receives has come before it passes anything on.
-        for start, end, part in zip(flow.starts.tolist(), flow.ends.tolist(), share, strict=True):
-            events = min(work[start], at_most[start]) * part
-            passed.append(events)
-            work[end] += events
-        return np.array(work), np.array(passed)
 
 
 def _rates(source: str, rates: Sequence[float] | Mapping[str, Sequence[float]]) -> Floats:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from foretide.errors import ActuatorError
 from foretide.records import Ints, Measurement, Plan
+from foretide.topology import Topology
 
-__all__ = ["Actuator", "MetricSource"]
+__all__ = ["Actuator", "MetricSource", "within_bounds"]
 
 
 class MetricSource(Protocol):
@@ -38,3 +40,19 @@ class Actuator(Protocol):
             When the system refuses; it then stays as it is.
         """
         ...
+
+
+def within_bounds(topology: Topology, plan: Plan) -> Ints:
+    """Return the replicas of a plan within the bounds of its operators.
+
+    Raises
+    ------
+    ActuatorError
+        When it is a plan for another topology.
+    """
+    if plan.layout != topology.layout:
+        raise ActuatorError(
+            f"{plan.id}: expected a plan for topology {topology.name!r}, got operators "
+            f"{list(plan.layout.operators[:5])}; plan for the topology that runs"
+        )
+    return topology.bounded(plan.replicas)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import numpy as np
-
+from foretide.control.ports import within_bounds
 from foretide.errors import ActuatorError, ConfigError
 from foretide.records import Ints, Plan
 from foretide.store import RuntimeStore
 from foretide.topology import Topology
 
-__all__ = ["RuntimeActuator", "within_bounds"]
+__all__ = ["RuntimeActuator"]
 
 
 class RuntimeActuator:
@@ -37,20 +36,3 @@ class RuntimeActuator:
         except (ConfigError, OSError) as error:
             raise ActuatorError(f"{plan.id}: the run-time configuration was not replaced: {error}") from error
         return requested
-
-
-def within_bounds(topology: Topology, plan: Plan) -> Ints:
-    """Return the replicas of a plan within the bounds of its operators.
-
-    Raises
-    ------
-    ActuatorError
-        When it is a plan for another topology.
-    """
-    if plan.layout != topology.layout:
-        raise ActuatorError(
-            f"{plan.id}: expected a plan for topology {topology.name!r}, got operators "
-            f"{list(plan.layout.operators[:5])}; plan for the topology that runs"
-        )
-    bounded: Ints = np.clip(plan.replicas, topology.minimum_replicas, topology.maximum_replicas)
-    return bounded

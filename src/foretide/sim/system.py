@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from foretide.clock import Clock
-from foretide.errors import ActuatorError, ConfigError, MetricsError
+from foretide.control.activation import Activation
+from foretide.errors import ConfigError, MetricsError
 from foretide.latency import LatencyHistogram
 from foretide.records import Floats, Ints, Measurement, Plan
 from foretide.sim.batches import BatchNetwork
@@ -93,9 +93,8 @@ class SimulatedSystem:
         kind = Network if self._settings.micro_batch is None else BatchNetwork
         self._network: Network | BatchNetwork = kind(topology, traces, self._settings, seed)
         self._began_at_s, self._steps, self._received = clock.now_s(), 0, 0
-        self._replicas: Ints = topology.initial_replicas.copy()
-        self._network.resize(self._replicas, 0.0)
-        self._pending: deque[tuple[float, Ints]] = deque()
+        self._activation = Activation(topology, self._settings.activation_s)
+        self._network.resize(self._activation.active, 0.0)
         self._measured: list[Measurement] = []
         self._before = self._so_far()
 
@@ -107,7 +106,7 @@ class SimulatedSystem:
     @property
     def replicas(self) -> Ints:
         """Replicas of each operator that are active."""
-        return self._replicas.copy()
+        return self._activation.active.copy()
 
     @property
     def totals(self) -> Totals:
@@ -162,20 +161,10 @@ class SimulatedSystem:
 
     def apply(self, plan: Plan) -> Ints:
         """Take a plan, cut to the operators' bounds; it is active `activation_s` seconds from now."""
-        topology = self._topology
-        if plan.layout != topology.layout:
-            raise ActuatorError(
-                f"{plan.id}: expected a plan for topology {topology.name!r}, got operators "
-                f"{list(plan.layout.operators[:5])}; plan for the topology that runs"
-            )
         self._live()
-        requested = np.clip(plan.replicas, topology.minimum_replicas, topology.maximum_replicas)
-        last = self._pending[-1][1] if self._pending else self._replicas
-        if not np.array_equal(requested, last):
-            due_s = self._clock.now_s() - self._began_at_s + self._settings.activation_s
-            self._pending.append((due_s, requested))
-            self._activate()
-        return requested.copy()
+        requested = self._activation.request(plan, self._clock.now_s() - self._began_at_s)
+        self._activate()
+        return requested
 
     def regroup(self, edge: str, configuration: GroupingSpec | str | Mapping[str, Any]) -> None:
         """Replace the grouping of an edge, or its options, from the present on (SPEC I2); needs `queue` "replica".
@@ -216,9 +205,8 @@ class SimulatedSystem:
     def _activate(self) -> None:
         """Make active what is due before the middle of the step that begins now."""
         now_s = self._steps * self._settings.step_s
-        while self._pending and self._pending[0][0] < now_s + self._settings.step_s / 2:
-            self._replicas = self._pending.popleft()[1]
-            self._network.resize(self._replicas, now_s)
+        for replicas in self._activation.take_due(now_s + self._settings.step_s / 2):
+            self._network.resize(replicas, now_s)
             if self._settings.restart is not None:
                 restart = self._settings.restart
                 self._network.stop(now_s + restart.downtime_s, lose=restart.loses)
@@ -239,7 +227,7 @@ class SimulatedSystem:
             processed=processed,
             queued=self.queued,
             busy_s=np.maximum(busy_s, 0.0),
-            replicas=self._replicas,
+            replicas=self._activation.active,
             latency_s=self._network.exit.take_step_s(),
         )
 

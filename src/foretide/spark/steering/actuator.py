@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from foretide.control.runtime import within_bounds
+from foretide.control.ports import within_bounds
 from foretide.errors import ActuatorError, ConfigError
 from foretide.records import Ints, Plan
 from foretide.spark.steering.executors import ExecutorManager
