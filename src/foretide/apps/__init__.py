@@ -1,4 +1,7 @@
-"""The papers' applications, one file each, written with the public names alone."""
+"""The papers' applications, one file each, written with the public names alone.
+
+May import `topology`, `traces` and what lies below them; Spark is not needed to declare one.
+"""
 
 from foretide.apps.base import SINK, App, AppOptions, Rows
 from foretide.apps.registry import APPS, find_app

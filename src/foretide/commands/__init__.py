@@ -1,1 +1,4 @@
-"""The commands of the command line, one file each; heavy modules are imported when a command needs them."""
+"""The command line, one file per command, in folders by what people do with it.
+
+May import everything else; heavy modules only inside a command, so that ``--help`` answers at once.
+"""

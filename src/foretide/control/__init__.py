@@ -1,4 +1,7 @@
-"""The control loop: monitor, analyse, plan, execute (SPEC P7). No Spark here."""
+"""The control loop: monitor, analyse, plan, execute (SPEC P7), policies by name, and the score of a run.
+
+May import `plan`, `forecast`, `store`, `compile` and what lies below them; never Spark.
+"""
 
 from foretide.control.decision import Decision, Explanation, Failure
 from foretide.control.fluid import FluidSystem

@@ -1,1 +1,4 @@
-"""The papers' tables, figures and worked examples, one module each."""
+"""The papers' tables, figures and worked examples, one module each.
+
+May import `spark`, `sim`, `apps` and everything below them.
+"""

@@ -1,4 +1,7 @@
-"""Forecasters of input rates, usable on their own."""
+"""Forecasters of input rates, usable on their own: the contract, backtests, serving with a deadline.
+
+May import `records`, `metrics` and the small modules; nothing of `plan`, `control` or Spark.
+"""
 
 from foretide.forecast.base import LEVELS, Forecaster, Series, bridged, last_value
 from foretide.forecast.gaussian import GaussianForecaster

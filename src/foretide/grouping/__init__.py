@@ -1,4 +1,7 @@
-"""Groupings: which replicas of an operator get a tuple."""
+"""Groupings: which replicas of an operator get a tuple. One per file, all with one contract.
+
+May import the small modules only, so that the simulator and Spark's tasks can use the same classes.
+"""
 
 from foretide.grouping.all import All
 from foretide.grouping.base import Assignment, Grouping, TableGrouping

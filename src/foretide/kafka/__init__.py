@@ -1,4 +1,7 @@
-"""Kafka: a broker for developers and tests, a client that waits for brokers, and the log of a queued edge in topics."""
+"""Kafka: a broker for developers and tests, a client that waits for brokers, values, the log of a queued edge.
+
+May import `transport`, whose contract its log keeps; never Spark.
+"""
 
 from foretide.kafka.broker import Broker, BrokerInfo, default_directory, find_broker, free_port
 from foretide.kafka.client import Cluster, Offsets, confluent

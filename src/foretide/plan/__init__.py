@@ -1,4 +1,7 @@
-"""Planners: from what was measured and forecast to how many replicas every operator gets."""
+"""Planners: from what was measured and forecast to how many replicas every operator gets.
+
+May import `topology`, `records` and the small modules.
+"""
 
 from foretide.plan.base import Planner, Situation
 from foretide.plan.cost import Costs

@@ -1,4 +1,7 @@
-"""PostgreSQL: reaching a server, and rows as it takes them in bulk. Imports errors alone."""
+"""PostgreSQL: reaching a server, and rows as it takes them in bulk.
+
+May import `errors` only.
+"""
 
 from foretide.postgres.connection import (
     PostgresAddress,

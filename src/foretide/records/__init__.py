@@ -1,9 +1,7 @@
-"""The immutable records that travel through the control loop: Measurement, Window, Forecast, Plan, Action.
+"""The immutable records that travel through the control loop, as columns over operators (ADR 0001).
 
-Figures of many operators are columns (numpy arrays in the order of a `Layout`), so that a cycle over ten thousand
-operators is a handful of array operations (ADR 0001). Every record knows its instant and the ids of the records it came
-from, so a replica count can be followed back to the measurements behind it. Instants are seconds on the clock of
-the loop, durations are seconds, amounts are events unless a name says otherwise.
+Every record knows its instant and the ids it came from. Instants and durations are in seconds, amounts in events,
+unless a name says otherwise. May import `errors` only.
 """
 
 from foretide.records.columns import Floats, Ints, Layout

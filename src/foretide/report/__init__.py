@@ -1,4 +1,7 @@
-"""Reports of runs as pages: one neutral record, whoever ran it, and the page made of it."""
+"""Reports of runs as pages: one neutral record, whoever ran it, and the page made of it.
+
+May import `spark`, `sim`, `control` and what lies below them.
+"""
 
 from foretide.report.page import to_html
 from foretide.report.record import DecisionMark, Expected, Figure, RunRecord

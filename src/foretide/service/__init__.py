@@ -1,6 +1,7 @@
 """The service: forecasts and runs over HTTP, live data, Prometheus, and the dashboard.
 
-Each name is imported when it is first used: settings can be read where the extra ``service`` is not installed.
+May import `control`, `forecast`, `store` and what lies below them. Names are imported when they are first used, so
+that settings can be read without the extra ``service``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The simulator: a topology in simulated time, tuple by tuple, behind the ports of the control loop."""
+"""The simulator: a topology in simulated time, tuple by tuple, behind the ports of the control loop.
+
+May import `control`, `compile` and what lies below them; never Spark.
+"""
 
 from foretide.sim.load import Arrivals, Service
 from foretide.sim.outcome import SimulationReport

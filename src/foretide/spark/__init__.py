@@ -1,4 +1,7 @@
-"""Topologies on Spark: the only package that imports pyspark."""
+"""Topologies on Spark: the only package that imports pyspark. Its rooms follow an event's way.
+
+May import `health`, `control`, `kafka` and everything below them.
+"""
 
 from typing import TYPE_CHECKING
 

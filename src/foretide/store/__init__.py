@@ -1,4 +1,7 @@
-"""What outlives a process: the store of runs, and the run-time configuration that a running topology watches."""
+"""What outlives a process: the store of runs, the run-time configuration, the layout of a run's directory.
+
+May import `topology`, `records`, `postgres` and the small modules.
+"""
 
 from foretide.store.arrivals import Arrivals
 from foretide.store.decisions import StoredDecision, StoredFailure

@@ -1,4 +1,7 @@
-"""What the user declares: operators, the streams between them, and their bounds. No Spark here."""
+"""What the user declares: operators, the streams between them, and their bounds.
+
+May import `records`, `postgres` and the small modules; never Spark.
+"""
 
 from foretide.topology.builder import Flow, Stream, flow
 from foretide.topology.dumper import dump_topology, dump_yaml

@@ -1,4 +1,7 @@
-"""Recorded input rates and generated events that follow them."""
+"""Recorded input rates, and generated events that follow them.
+
+May import `topology` and the small modules.
+"""
 
 from foretide.traces.loading import TraceError, known_traces, load_trace
 from foretide.traces.payloads import Payload, known_payloads, payload

@@ -1,4 +1,7 @@
-"""The durable log behind a queued edge: its contract, and the embedded Arrow log that implements it."""
+"""The durable log behind a queued edge: its contract, and the embedded Arrow log that keeps it.
+
+May import the small modules only.
+"""
 
 from foretide.transport.arrow_log import ArrowLog
 from foretide.transport.contract import (

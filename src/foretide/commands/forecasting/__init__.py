@@ -1,1 +1,4 @@
-"""Commands of the forecasting library: list, backtest, train. They may import anything below."""
+"""Commands of the forecasting library: list models, backtest, train.
+
+May import what `commands` may.
+"""

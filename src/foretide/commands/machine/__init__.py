@@ -1,1 +1,4 @@
-"""Commands about this machine: doctor, init, a Kafka broker. They may import anything below."""
+"""Commands about this machine: check it, start a project on it, run a Kafka broker.
+
+May import what `commands` may.
+"""

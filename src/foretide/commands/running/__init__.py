@@ -1,1 +1,4 @@
-"""Commands around a topology on Spark: run, steer, profile, plan-spark. They may import anything below."""
+"""Commands around a topology on Spark: run, steer, profile, plan-spark.
+
+May import what `commands` may; `steer` works without Spark.
+"""

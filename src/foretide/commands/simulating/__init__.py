@@ -1,1 +1,4 @@
-"""Commands without Spark: simulate, compare, reproduce. They may import anything below."""
+"""Commands that need no Spark: simulate, compare, reproduce.
+
+May import what `commands` may, but not `spark`.
+"""

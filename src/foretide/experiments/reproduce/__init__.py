@@ -1,4 +1,7 @@
-"""The published tables and figures, made anew in the simulator: `foretide reproduce`."""
+"""The published tables and figures, made anew in the simulator: `foretide reproduce`.
+
+May import `sim` and everything below it, not Spark.
+"""
 
 from foretide.experiments.reproduce.contract import Check, Comparison, Experiment, Result, Scope
 from foretide.experiments.reproduce.registry import EXPERIMENTS, find_experiments

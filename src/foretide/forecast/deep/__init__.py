@@ -1,4 +1,7 @@
-"""Recurrent forecasters: trained with JAX, used without it."""
+"""Recurrent forecasters: trained with JAX, used without it.
+
+May import `forecast`.
+"""
 
 from foretide.forecast.deep.bigru import BiGru
 from foretide.forecast.deep.bilstm import BiLstm

@@ -1,1 +1,4 @@
-"""The default forecaster `auto`: many experts, mixed online. It may import `forecast` and its models."""
+"""The default forecaster `auto`: many experts, mixed online.
+
+May import `forecast` and `forecast.models`.
+"""

@@ -1,1 +1,4 @@
-"""The forecasters themselves, one file each. They may import the contract and helpers of `forecast`."""
+"""The forecasters themselves, one file each.
+
+May import the contract and the helpers of `forecast`.
+"""

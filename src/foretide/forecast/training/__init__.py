@@ -1,1 +1,4 @@
-"""Training models beforehand and keeping them on disk. It may import `forecast`."""
+"""Training models beforehand, and keeping them on disk.
+
+May import `forecast`.
+"""

@@ -1,4 +1,7 @@
-"""Policies: which workers misbehave (SPEC I6). One per file; other packages add theirs."""
+"""Rules that say which workers misbehave (SPEC I6), one per file; other packages add theirs.
+
+May import `health`.
+"""
 
 from foretide.health.policies.base import HealthPolicy, HealthView, Verdict, WorkerView
 from foretide.health.policies.peers import PeersPolicy

@@ -1,4 +1,7 @@
-"""Guards: rules that every plan keeps, whichever planner made it."""
+"""Guards: rules that every plan keeps, whichever planner made it.
+
+May import `plan`.
+"""
 
 from foretide.plan.guards.base import Guard, Guarded
 from foretide.plan.guards.bounds import Bounds

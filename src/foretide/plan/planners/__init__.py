@@ -1,1 +1,4 @@
-"""The planners, one file each, named after their paper. They may import `plan` and what lies below it."""
+"""The planners, one file each, named after their paper.
+
+May import `plan` and what lies below it.
+"""

@@ -1,1 +1,4 @@
-"""What every request passes: access, limits, bodies, answers, problems. May import the service's settings."""
+"""What every request passes: access, limits, bodies, answers, problems.
+
+May import the settings of `service`, and the errors of `store`.
+"""

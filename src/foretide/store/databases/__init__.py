@@ -1,1 +1,4 @@
-"""SQLite and PostgreSQL behind one seam: statements, schema, codec. May import the store's errors."""
+"""SQLite and PostgreSQL behind one seam: statements, schema, codec.
+
+May import the errors of `store`, and `postgres`.
+"""

@@ -1,1 +1,4 @@
-"""Tables of PA-SPS, made anew."""
+"""Tables 2 to 8 of PA-SPS: the policies, the runs, and what is made of them.
+
+May import `experiments.reproduce` and `sim`.
+"""
