@@ -13,7 +13,7 @@ from foretide.errors import ConfigError
 from foretide.forecast import Forecaster, make_forecaster
 from foretide.plan import Guarded, GuardSettings, Planner, make_planner, standard_guards
 
-__all__ = ["ControlSettings", "LoopSettings", "load_settings"]
+__all__ = ["ControlSettings", "ExecutorSettings", "LoopSettings", "load_settings"]
 
 
 class LoopSettings(Settings):
@@ -45,6 +45,28 @@ class LoopSettings(Settings):
     def _sample_fits(self) -> LoopSettings:
         if self.sample_s > self.td_s:
             raise ValueError(f"sample_s of at most td_s ({self.td_s} s)")
+        return self
+
+
+class ExecutorSettings(Settings):
+    """How many executors there may be, and how they are let go."""
+
+    minimum: int = Field(default=1, ge=1, description="Executors that are kept in any case.")
+    maximum: int = Field(default=8, ge=1, description="Executors that are asked for at most.")
+    cores: int | None = Field(
+        default=None, ge=1, description="Task slots of an executor; what Spark's settings say unless given."
+    )
+    release_after_s: float = Field(
+        default=10.0, ge=0, description="Seconds for which fewer executors must have been enough before one is let go."
+    )
+    kill_after_s: float = Field(
+        default=30.0, gt=0, description="Seconds after which an executor that is to go and stays is killed."
+    )
+
+    @model_validator(mode="after")
+    def _in_order(self) -> ExecutorSettings:
+        if self.maximum < self.minimum:
+            raise ValueError(f"maximum of at least minimum ({self.minimum})")
         return self
 
 

@@ -13,10 +13,11 @@ import pytest
 from foretide.commands.running.run_control import Asked, chosen_policy, default_master, is_application, prepare
 from foretide.control import ControlSettings
 from foretide.control.policies import Setting, find_policy, peak_replicas, trace_peaks, trace_speed, with_guards
+from foretide.control.profiles import Profile, profile_path, stored_profile
 from foretide.errors import ConfigError
 from foretide.plan import Guarded, Static
 from foretide.plan.base import Situation
-from foretide.spark.driver.profile import Profile, profile_path, profile_topology, stored_profile
+from foretide.spark.driver.profile import profile_topology
 from foretide.topology import Topology, flow
 
 

@@ -13,7 +13,7 @@ from foretide.commands.topology_argument import SETTINGS_HELP, TOPOLOGY_HELP, lo
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from foretide.spark.driver.profile import Profile
+    from foretide.control.profiles import Profile
     from foretide.topology import Topology
 
 __all__ = ["profile"]
@@ -39,7 +39,8 @@ def profile(
     """
     from rich.console import Console
 
-    from foretide.spark.driver.profile import profile_path, profile_topology
+    from foretide.control.profiles import profile_path
+    from foretide.spark.driver.profile import profile_topology
 
     built = load_topology_argument(topology, settings or ())
     found = profile_topology(built, events=events, seconds=seconds)

@@ -135,7 +135,7 @@ def prepare(topology: Topology, asked: Asked, named: str | Path) -> Prepared:
         When an option is wrong, or the execution time of an operator is needed and not known.
     """
     from foretide.control.policies import Setting, peak_replicas, trace_peaks, trace_speed
-    from foretide.spark.driver.profile import stored_profile
+    from foretide.control.profiles import stored_profile
 
     profile = stored_profile(named, topology)
     execution_s = {} if profile is None else dict(profile.execution_s)

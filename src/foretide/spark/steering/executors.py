@@ -14,10 +14,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from pydantic import Field, model_validator
 from pyspark.sql import SparkSession
 
-from foretide.config import Settings
+from foretide.control.settings import ExecutorSettings
 from foretide.errors import ActuatorError, ConfigError
 
 __all__ = [
@@ -31,28 +30,6 @@ __all__ = [
 ]
 
 _LOG = logging.getLogger(__name__)
-
-
-class ExecutorSettings(Settings):
-    """How many executors there may be, and how they are let go."""
-
-    minimum: int = Field(default=1, ge=1, description="Executors that are kept in any case.")
-    maximum: int = Field(default=8, ge=1, description="Executors that are asked for at most.")
-    cores: int | None = Field(
-        default=None, ge=1, description="Task slots of an executor; what Spark's settings say unless given."
-    )
-    release_after_s: float = Field(
-        default=10.0, ge=0, description="Seconds for which fewer executors must have been enough before one is let go."
-    )
-    kill_after_s: float = Field(
-        default=30.0, gt=0, description="Seconds after which an executor that is to go and stays is killed."
-    )
-
-    @model_validator(mode="after")
-    def _in_order(self) -> ExecutorSettings:
-        if self.maximum < self.minimum:
-            raise ValueError(f"maximum of at least minimum ({self.minimum})")
-        return self
 
 
 @dataclass(frozen=True)
