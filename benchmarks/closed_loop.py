@@ -12,6 +12,7 @@ import json
 import sys
 import tempfile
 import time
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -24,13 +25,13 @@ from _harness import DOCUMENT, QUICK, RESULTS, Measured, Options, Ratio, alterna
 from _report import machine_facts, markdown_table, write_json, write_section
 from _streams import constant_trace, fixed_batches, open_session, scratch
 from foretide.apps import find_app
+from foretide.commands.running.request import RunRequest, default_master, default_policy
 from foretide.commands.running.run import TRIGGER_S
-from foretide.commands.running.run_control import Asked, Prepared, default_master, default_policy, prepare
 from foretide.control import ControlSettings
 from foretide.spark import EngineSettings, create_session, start
-from foretide.spark.driver.run import Progress, RunOptions
+from foretide.spark.driver.run import RunOptions
 from foretide.spark.steering.controller import steer
-from foretide.spark.steering.steered_run import run_steered
+from foretide.spark.steering.steered_run import SteeredTopologyRun
 
 OURS = default_policy()
 # The lag rule with several limits, so that one of its runs takes about as many slots as ours.
@@ -42,20 +43,6 @@ COST = "cost"
 PARTS = (*TRACES, COST)
 APP, TD_S = "twitter-classification", 3.0
 COLUMNS = ("policy", "slot_seconds", "saved", "changes", "latency_mean_ms", "latency_p95_ms", "latency_p99_ms", "lost")
-
-
-class Quiet:
-    """Watches a run and says nothing."""
-
-    def show(self, progress: Progress) -> None:
-        """Say nothing."""
-
-    def draining(self) -> None:
-        """Say nothing."""
-
-    def stopping(self) -> bool:
-        """Let it run to its end."""
-        return False
 
 
 def main() -> None:
@@ -118,21 +105,20 @@ def run_one(
     with tempfile.TemporaryDirectory(prefix="foretide-", ignore_cleanup_errors=True) as folder:
         given = {"trace": trace, "speed": speed, "rate_scale": TRACES.get(trace, 0.008) * 10 / speed}
         topology = find_app(APP).build({**given, "store": f"{folder}/results.db"})
-        prepared = prepare(topology, Asked(td_s=td_s), APP)
+        request = RunRequest(named=APP, td_s=td_s, store="none")
+        [chosen] = request.policies(planner)
         if limit:
-            prepared = with_lag_limit(prepared, float(limit))
-        control, replicas = prepared.options(planner, None, trace)
-        how = RunOptions(seconds, replicas, settings=EngineSettings(trigger_s=TRIGGER_S))
-        row = run_steered(topology, spark, f"{folder}/run", how, control, Quiet()).row(trace)
-        return {**row, "policy": policy}
-
-
-def with_lag_limit(prepared: Prepared, events: float) -> Prepared:
-    """Return the set-up with another limit of the lag rule."""
-    control = prepared.setting.control
-    planners = {**control.planners, "threshold": {"lag_per_replica": events}}
-    setting = replace(prepared.setting, control=control.model_copy(update={"planners": planners}))
-    return replace(prepared, setting=setting)
+            chosen = replace(chosen, planner_settings={"lag_per_replica": float(limit)})
+        options = RunOptions(
+            topology=topology,
+            path=Path(folder) / "run",
+            seconds=seconds,
+            settings=EngineSettings(trigger_s=TRIGGER_S),
+        )
+        with SteeredTopologyRun(spark, options, request.steering(topology, chosen)) as run:
+            deque(run.progress(), maxlen=0)
+            run.drain()
+        return {**run.result.row(trace), "policy": policy}
 
 
 def targets(trace: str, rows: Sequence[Mapping[str, Any]]) -> list[Measured]:

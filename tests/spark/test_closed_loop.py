@@ -18,13 +18,14 @@ from topologies import line, step
 from waiting import wait_for
 
 from foretide.control import ControlSettings
-from foretide.control.detached import control_beside
+from foretide.control.detached import detached_loop
+from foretide.control.steering import Steering
 from foretide.spark import EngineSettings, RunningTopology, start
-from foretide.spark.driver.run import Progress, RunOptions
-from foretide.spark.steering.controller import Steering, steer
+from foretide.spark.driver.run import RunOptions
+from foretide.spark.steering.controller import steer
 from foretide.spark.steering.executors import ExecutorsUnavailable, open_scheduler
 from foretide.spark.steering.sampling import Sampler
-from foretide.spark.steering.steered_run import ControlOptions, run_steered
+from foretide.spark.steering.steered_run import SteeredTopologyRun
 from foretide.store import RunSpec, RunStore
 from foretide.topology import Topology, flow
 
@@ -51,25 +52,17 @@ def waiting(trace: str, **options: Any) -> Topology:
     return line(look, source=source, sink={"kind": "memory"})
 
 
-class Quiet:
-    def show(self, progress: Progress) -> None:
-        self.last = progress
-
-    def draining(self) -> None:
-        pass
-
-    def stopping(self) -> bool:
-        return False
-
-
 def test_replicas_go_up_and_down_with_the_load_and_nothing_is_lost(
     spark: SparkSession, tmp_path: Path, write_trace: Callable[..., str]
 ) -> None:
     topology = waiting(write_trace(*[50] * 4, *[400] * 5, *[20] * 8))
-    control = ControlOptions(settings=ControlSettings.model_validate(SETTINGS), overestimated=6)
-    options = RunOptions(settings=EngineSettings(trigger_s=0.5), poll_s=0.2)
-    observer = Quiet()
-    run = run_steered(topology, spark, tmp_path / "run", options, control, observer)
+    steering = Steering(settings=ControlSettings.model_validate(SETTINGS), overestimated=6)
+    settings = EngineSettings(trigger_s=0.5)
+    options = RunOptions(topology=topology, path=tmp_path / "run", settings=settings, poll_s=0.2)
+    with SteeredTopologyRun(spark, options, steering) as steered:
+        *_, last = steered.progress()
+        steered.drain()
+    run = steered.result
     replicas = [int(sample.measurement.replicas[0]) for sample in run.samples]
     assert run.report.ending == "all input is through"
     assert max(replicas) > 1 and replicas[-1] == 1
@@ -78,7 +71,7 @@ def test_replicas_go_up_and_down_with_the_load_and_nothing_is_lost(
     assert run.score is not None and 0 < run.score.saved < 1 and run.score.changes >= 2
     row = run.row("steps")
     assert row["policy"] == "pasps" and row["lost"] == row["duplicated"] == 0
-    assert observer.last.outlook is not None and observer.last.outlook.policy == "pasps"
+    assert last.control is not None and last.control.policy == "pasps"
 
 
 def test_what_is_measured_in_tasks_reaches_the_window(
@@ -109,32 +102,33 @@ def test_a_stream_whose_controller_has_gone_keeps_the_last_plan_and_another_one_
         kept, batches = running.replicas(), running.totals().batches
         wait_for(lambda: running.totals().batches > batches + 1)
         assert running.replicas() == kept
-        with steer(running, settings, Steering()) as second:
+        with steer(running, Steering(settings=settings)) as second:
             wait_for(lambda: second.loop.cycles >= 2 and second.loop.plan_in_force is not None)
             assert running.replicas()["look"] > 1
 
 
-BESIDE = """
+DETACHED = """
 import sys
 from foretide.control import ControlSettings
-from foretide.control.detached import control_beside, steer_beside
+from foretide.control.detached import detached_loop, steer_detached
+from foretide.control.steering import Steering
 from foretide.store import RunStore
 
 store, run, path = RunStore(sys.argv[1]), sys.argv[2], sys.argv[3]
-settings = ControlSettings.model_validate_json(sys.argv[4])
+steering = Steering(settings=ControlSettings.model_validate_json(sys.argv[4]))
 topology = store.run(run).info.topology()
 print("steering", flush=True)
-steer_beside(control_beside(topology, path, store, run, settings), store, run)
+steer_detached(detached_loop(topology, path, store, run, steering), store, run)
 """
 
 
 @pytest.fixture
-def beside(tmp_path: Path) -> Iterator[Callable[[str, str], subprocess.Popen[str]]]:
+def detached(tmp_path: Path) -> Iterator[Callable[[str, str], subprocess.Popen[str]]]:
     started: list[subprocess.Popen[str]] = []
 
     def launch(store: str, run: str) -> subprocess.Popen[str]:
         settings = ControlSettings.model_validate(SETTINGS).model_dump_json()
-        command = [sys.executable, "-c", BESIDE, store, run, str(tmp_path / "run"), settings]
+        command = [sys.executable, "-c", DETACHED, store, run, str(tmp_path / "run"), settings]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         started.append(process)
         assert process.stdout is not None and process.stdout.readline() == "steering\n"
@@ -147,11 +141,11 @@ def beside(tmp_path: Path) -> Iterator[Callable[[str, str], subprocess.Popen[str
 
 
 @pytest.mark.slow
-def test_a_controller_beside_the_driver_can_be_killed_and_started_again(
+def test_a_detached_controller_can_be_killed_and_started_again(
     spark: SparkSession,
     tmp_path: Path,
     write_trace: Callable[..., str],
-    beside: Callable[[str, str], subprocess.Popen[str]],
+    detached: Callable[[str, str], subprocess.Popen[str]],
 ) -> None:
     topology, file = waiting(write_trace(*[400] * 90)), str(tmp_path / "runs.db")
     with (
@@ -160,7 +154,7 @@ def test_a_controller_beside_the_driver_can_be_killed_and_started_again(
     ):
         recorder = store.begin_run(RunSpec(topology=topology))
         with Sampler(running, 0.5, recorder=recorder):
-            process = beside(file, recorder.id)
+            process = detached(file, recorder.id)
             wait_for(lambda: running.replicas()["look"] > 1)
             os.kill(process.pid, signal.SIGKILL)
             process.wait()
@@ -168,12 +162,12 @@ def test_a_controller_beside_the_driver_can_be_killed_and_started_again(
             batches = running.totals().batches
             wait_for(lambda: running.totals().batches > batches)
             assert running.replicas() == {"look": 1}, "nobody steers"
-            beside(file, recorder.id)
+            detached(file, recorder.id)
             wait_for(lambda: running.replicas()["look"] > 1)
         recorder.finish()
 
 
-def test_a_controller_beside_the_driver_begins_with_what_the_store_knows(
+def test_a_detached_controller_begins_with_what_the_store_knows(
     spark: SparkSession, tmp_path: Path, write_trace: Callable[..., str]
 ) -> None:
     topology = waiting(write_trace(*[400] * 60))
@@ -186,8 +180,8 @@ def test_a_controller_beside_the_driver_begins_with_what_the_store_knows(
             wait_for(lambda: running.totals().rows > 200)
             count = len(sampler.samples)
             store.flush(5.0)
-            settings = ControlSettings.model_validate(SETTINGS)
-            loop = control_beside(topology, running.workspace.root, store, recorder.id, settings)
+            steering = Steering(settings=ControlSettings.model_validate(SETTINGS))
+            loop = detached_loop(topology, running.workspace.root, store, recorder.id, steering)
             decision = loop.run_cycle()
             assert decision.failure is None
             assert decision.window is not None and decision.window.samples >= count / 2 - 1

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from foretide.spark.driver.run import Progress, RunOptions, run_topology
+from foretide.spark.driver.run import Progress, RunOptions, RunReport, TopologyRun
 from foretide.spark.errors import OperatorError
 from foretide.topology import Topology, flow, load_topology
 from foretide.traces import Replay, load_trace, payload
@@ -52,22 +52,18 @@ topology = job.build()
 """
 
 
-class Watcher:
-    """Keeps what it is shown, and stops the run when told to."""
-
-    def __init__(self, stop_after_batches: int | None = None) -> None:
-        self.shown: list[Progress] = []
-        self.drained = False
-        self._stop_after = stop_after_batches
-
-    def show(self, progress: Progress) -> None:
-        self.shown.append(progress)
-
-    def draining(self) -> None:
-        self.drained = True
-
-    def stopping(self) -> bool:
-        return self._stop_after is not None and self.shown[-1].batches >= self._stop_after
+def run_to_the_end(
+    spark: SparkSession, topology: Topology, path: Path, *, stop_after_batches: int | None = None, **options: Any
+) -> tuple[RunReport, list[Progress]]:
+    """Run a topology, from so many batches on interrupted, and return its report and all progress."""
+    shown: list[Progress] = []
+    with TopologyRun(spark, RunOptions(topology=topology, path=path, **options)) as run:
+        for progress in run.progress():
+            shown.append(progress)
+            if stop_after_batches is not None and progress.batches >= stop_after_batches:
+                run.interrupt()
+        run.drain()
+    return run.report, shown
 
 
 def wordcount(trace: str, **options: Any) -> Topology:
@@ -90,13 +86,12 @@ def test_a_run_ends_when_all_input_is_through_and_reports_all_of_it(
     spark: SparkSession, tmp_path: Path, write_trace: Callable[..., str]
 ) -> None:
     trace = write_trace(0, 0, 300, 300, 0, 300, name="pauses")
-    watcher = Watcher()
-    options = RunOptions(replicas={"split": 1, "count": 2}, poll_s=0.1)
-    report = run_topology(wordcount(trace, speed=2), spark, tmp_path / "run", options, watcher)
+    topology, replicas = wordcount(trace, speed=2), {"split": 1, "count": 2}
+    report, shown = run_to_the_end(spark, topology, tmp_path / "run", replicas=replicas, poll_s=0.1)
     words = sum(expected_words(trace).values())
     split, count = report.operators["split"], report.operators["count"]
     # The pauses of the trace, at its beginning above all, are not its end.
-    assert (report.ending, report.drained, watcher.drained) == ("all input is through", True, True)
+    assert (report.ending, report.drained) == ("all input is through", True)
     assert (report.arrived, report.waiting, report.dead_letters) == (900, 0, 0)
     assert (split.rows_in, split.rows_out, count.rows_in) == (900, words, words)
     assert (split.replicas, count.replicas) == (1, 2)
@@ -105,29 +100,29 @@ def test_a_run_ends_when_all_input_is_through_and_reports_all_of_it(
     assert count.utilisation == pytest.approx(count.busy_s / report.measured_s / 2)
     assert report.latency["count"] == count.rows_out
     assert 0 < report.latency["p50"] <= report.latency["p95"] <= report.latency["p99"]
-    assert max(progress.arrived for progress in watcher.shown) <= 900
-    assert watcher.shown[-1].replicas == {"split": 1, "count": 2}
+    assert max(progress.arrived for progress in shown) <= 900
+    assert shown[-1].replicas == {"split": 1, "count": 2}
 
 
 def test_a_run_that_was_stopped_goes_on_where_it_was(
     spark: SparkSession, tmp_path: Path, write_trace: Callable[..., str]
 ) -> None:
     topology = wordcount(write_trace(*[200] * 8, name="long"), speed=2)
-    first = run_topology(topology, spark, tmp_path / "run", RunOptions(poll_s=0.05), Watcher(stop_after_batches=1))
+    first, _ = run_to_the_end(spark, topology, tmp_path / "run", poll_s=0.05, stop_after_batches=1)
     assert first.ending == "interrupted"
     # What was read is what Spark knows to be read: no batch runs twice.
     assert first.arrived - first.waiting == first.operators["split"].rows_in
-    rest = run_topology(topology, spark, tmp_path / "run", RunOptions(poll_s=0.1), Watcher())
+    rest, _ = run_to_the_end(spark, topology, tmp_path / "run", poll_s=0.1)
     assert rest.ending == "all input is through"
     assert first.operators["split"].rows_in + rest.operators["split"].rows_in == 1600
     # Once more, there is nothing left to do.
-    last = run_topology(topology, spark, tmp_path / "run", RunOptions(poll_s=0.1), Watcher())
+    last, _ = run_to_the_end(spark, topology, tmp_path / "run", poll_s=0.1)
     assert (last.ending, last.batches) == ("all input is through", 0)
 
 
 def test_time_limits_a_run(spark: SparkSession, tmp_path: Path, write_trace: Callable[..., str]) -> None:
     topology = wordcount(write_trace(*[10] * 600, name="endless"), speed=1)
-    report = run_topology(topology, spark, tmp_path / "run", RunOptions(seconds=3.0, poll_s=0.1), Watcher())
+    report, _ = run_to_the_end(spark, topology, tmp_path / "run", seconds=3.0, poll_s=0.1)
     assert (report.ending, report.drained) == ("time is up", True)
     assert report.operators["split"].rows_in < 6000
 
@@ -139,7 +134,7 @@ def test_the_error_of_an_operator_ends_the_run(
     stream = job.source("in", "trace", trace=write_trace(100, 100), until="all")
     stream.operator("broken", lambda batch: {"nowhere": batch}, mode="arrow")
     with pytest.raises(OperatorError, match="operator 'broken': expected outputs among"):
-        run_topology(job.build(), spark, tmp_path / "run", RunOptions(seconds=60), Watcher())
+        run_to_the_end(spark, job.build(), tmp_path / "run", seconds=60)
     assert [query.name for query in spark.streams.active] == []
 
 

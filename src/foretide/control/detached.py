@@ -1,48 +1,27 @@
-"""A controller beside the driver, in a process of its own: it reads the store of runs, and writes the plan.
+"""A detached controller: it runs in a process of its own, reads the store of runs and writes the plan.
 
 Measurements come from the store in which the driver records them, plans go into the run-time configuration that the
-driver watches (SPEC I2). Either process can die alone: a stream without controller goes on with the last plan, and a
-controller that is started again begins with what the store knows.
+driver watches (SPEC I2). Either process can die alone: a stream without a controller goes on with the last plan, and a
+controller that is started again starts from what the store holds.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
-from foretide.clock import Clock, SystemClock
-from foretide.control import ControlLoop, ControlSettings, Parts
+from foretide.control.loop import ControlLoop, Parts
 from foretide.control.runtime import RuntimeActuator
+from foretide.control.steering import Steering
 from foretide.errors import ForetideError, MetricsError
-from foretide.events import EventLog, EventSink
-from foretide.plan import Guarded, Planner
+from foretide.events import EventLog
 from foretide.records import Measurement
 from foretide.store import RunStore, RuntimeStore
 from foretide.store.workspace import Workspace
 from foretide.topology import Topology
 
-__all__ = ["BesideOptions", "StoredMetrics", "control_beside", "steer_beside"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class BesideOptions:
-    """What a controller beside the driver may be given beside its settings.
-
-    Parameters
-    ----------
-    planner : Planner or Guarded, optional
-        Instead of the one that the settings name.
-    events : EventSink
-        Hears what happens.
-    clock : Clock
-        Tells the time.
-    """
-
-    planner: Planner | Guarded | None = None
-    events: EventSink = field(default_factory=EventLog)
-    clock: Clock = field(default_factory=SystemClock)
+__all__ = ["StoredMetrics", "detached_loop", "steer_detached"]
 
 
 class StoredMetrics:
@@ -81,13 +60,8 @@ class StoredMetrics:
         return () if resumed is None else resumed.measurements
 
 
-def control_beside(
-    topology: Topology,
-    path: str | Path,
-    store: RunStore,
-    run: str,
-    settings: ControlSettings | None = None,
-    options: BesideOptions | None = None,
+def detached_loop(
+    topology: Topology, path: str | Path, store: RunStore, run: str, steering: Steering | None = None
 ) -> ControlLoop:
     """Return a control loop over a topology that runs in another process.
 
@@ -101,26 +75,24 @@ def control_beside(
         Where the driver records it.
     run : str
         The id or name of the run.
-    settings : ControlSettings
-        Loop, planner, forecaster, guards.
-    options : BesideOptions
-        What else.
+    steering : Steering
+        Policy, settings and who listens; executors, which belong to the driver, are not scaled from here.
     """
-    chosen, given = settings or ControlSettings(), options or BesideOptions()
-    runtime = RuntimeStore(Workspace(Path(path).absolute()).runtime)
+    steering = steering or Steering()
+    loop, runtime = steering.settings.loop, RuntimeStore(Workspace(Path(path).absolute()).runtime)
     parts = Parts(
-        metrics=StoredMetrics(store, run, chosen.loop.history * chosen.loop.sample_s),
+        metrics=StoredMetrics(store, run, loop.history * loop.sample_s),
         actuator=RuntimeActuator(topology, runtime),
-        planner=given.planner or chosen.make_planner(),
-        forecaster=chosen.make_forecaster(),
-        clock=given.clock,
-        events=given.events,
+        planner=steering.make_planner(),
+        forecaster=steering.settings.make_forecaster(),
+        events=steering.events or EventLog(),
+        models=steering.models,
         overrides=runtime.overridden,
     )
-    return ControlLoop(topology, parts, chosen.loop)
+    return ControlLoop(topology.with_execution_times(steering.execution_s), parts, loop)
 
 
-def steer_beside(loop: ControlLoop, store: RunStore, run: str, stop: threading.Event | None = None) -> None:
+def steer_detached(loop: ControlLoop, store: RunStore, run: str, stop: threading.Event | None = None) -> None:
     """Run a control loop until the run that it steers has ended, or `stop` is set."""
     ended = stop or threading.Event()
     while not ended.is_set():

@@ -1,214 +1,237 @@
-"""Policies by name, as a comparison on Spark names them: planners, and the two static plans around them."""
+"""Policies by name, the same for every command: a planner, and the forecaster that it reads.
+
+``pasps:ann`` is the planner ``pasps`` with the forecaster ``ann``. ``static-min`` and ``static-peak`` are the two
+static plans that others are compared with.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import difflib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
-import numpy as np
-
-from foretide.compile.stages import compile_stages
-from foretide.control import ControlSettings
+from foretide.config import parsed_value
 from foretide.errors import ConfigError
-from foretide.plan import Guarded, Planner, make_planner, standard_guards
-from foretide.plan.base import Situation
-from foretide.plan.load import needed_replicas
-from foretide.plan.planners.threshold import Threshold
-from foretide.plan.registry import find_planner
-from foretide.records import Plan
+from foretide.forecast import FORECASTERS, Forecaster, all_forecasters, make_forecaster
+from foretide.plan import Planner, make_planner
+from foretide.plan.registry import all_planners, find_planner
 from foretide.topology import Topology
-from foretide.traces.plan import TracePlan
 
-__all__ = [
-    "STATIC_MIN",
-    "STATIC_PEAK",
-    "Policy",
-    "Setting",
-    "find_policy",
-    "peak_replicas",
-    "trace_peaks",
-    "trace_speed",
-    "with_guards",
-]
+__all__ = ["STATIC_MIN", "STATIC_PEAK", "Policy", "parse_policies", "parse_policy", "parse_settings"]
 
-#: One replica, or the fewest that its bounds allow, for every operator.
+#: The fewest replicas that the bounds of every operator allow.
 STATIC_MIN = "static-min"
-#: What the highest rate of the trace needs.
+#: The replicas that the highest rate of the input needs.
 STATIC_PEAK = "static-peak"
+_STATIC = "static"
+_NONE = "none"
 
 
 @dataclass(frozen=True)
 class Policy:
-    """A policy, ready to run.
+    """A planner and a forecaster by name, with their settings.
 
     Parameters
     ----------
+    planner : str
+        The planner, ``static-min`` or ``static-peak``.
+    forecaster : str, optional
+        The forecaster; None where the planner reads no forecasts.
+    planner_settings, forecaster_settings : mapping
+        Settings other than the defaults.
     name : str
-        How the command line names it.
-    planner : Planner or Guarded
-        Who decides.
-    replicas : mapping of str to int
-        Replicas to begin with; those of the topology where it is empty.
-    whole_lag : bool
-        Whether it goes by all that waits, events of the next batch included.
+        How the user named it; the label unless given.
+
+    Examples
+    --------
+    >>> policy = parse_policy("pasps:lr", settings={"lr": {"window": 20}})
+    >>> policy.label, policy.make_forecaster(window=12).window
+    ('pasps:lr', 20)
     """
 
-    name: str
-    planner: Planner | Guarded
-    replicas: Mapping[str, int] = field(default_factory=dict)
-    whole_lag: bool = False
+    planner: str
+    forecaster: str | None = None
+    planner_settings: Mapping[str, Any] = field(default_factory=dict)
+    forecaster_settings: Mapping[str, Any] = field(default_factory=dict)
+    name: str = field(default="", compare=False)
 
+    def __post_init__(self) -> None:
+        if not self.name:
+            object.__setattr__(self, "name", self.label)
 
-@dataclass(frozen=True)
-class Setting:
-    """What policies are made for.
+    @property
+    def label(self) -> str:
+        """The planner and the forecaster, as in ``pasps:ann``."""
+        return self.planner if self.forecaster is None else f"{self.planner}:{self.forecaster}"
 
-    Parameters
-    ----------
-    topology : Topology
-        What runs.
-    control : ControlSettings
-        Loop, guards and settings of planners.
-    peak : mapping of str to int
-        The replicas that the highest rate of the trace needs; empty where that is not known.
-    speed : float
-        How much faster than in life time passes: waiting times of policies that are meant for life shrink by it.
-    """
+    def fixed_replicas(self, topology: Topology, peak: Mapping[str, int]) -> dict[str, int] | None:
+        """Return the replicas of ``static-min`` or ``static-peak``; None for a policy that decides.
 
-    topology: Topology
-    control: ControlSettings
-    peak: Mapping[str, int]
-    speed: float = 1.0
+        Parameters
+        ----------
+        topology : Topology
+            What runs.
+        peak : mapping of str to int
+            The replicas that the highest rate of the input needs; empty where that is not known.
 
-
-def find_policy(name: str, setting: Setting) -> Policy:
-    """Return a policy: ``static-min``, ``static-peak``, or a planner by its name inside the guards of the set-up.
-
-    Guards stand behind planners that size operators by their load. Rules with thresholds of their own run without.
-
-    Raises
-    ------
-    ConfigError
-        When there is no such policy, or the peak of the input is not known.
-    """
-    topology = setting.topology
-    if name == STATIC_MIN:
-        least = dict(zip(topology.layout.operators, topology.minimum_replicas.tolist(), strict=True))
-        return _static(name, least)
-    if name == STATIC_PEAK:
-        if not setting.peak:
+        Raises
+        ------
+        ConfigError
+            For ``static-peak`` where the peak is not known.
+        """
+        if self.planner == STATIC_MIN:
+            return dict(zip(topology.layout.operators, topology.minimum_replicas.tolist(), strict=True))
+        if self.planner != STATIC_PEAK:
+            return None
+        if not peak:
             raise ConfigError(
                 "--policy",
                 expected="a source of kind 'trace', whose peak is known, for static-peak",
                 got="none",
                 remedy="choose another policy, or --policy static with --replicas",
             )
-        return _static(name, setting.peak)
-    kind = find_planner(name)
-    given = dict(setting.control.planners.get(name, {}))
-    if name == "threshold" and "cooldown_s" not in given:
-        given["cooldown_s"] = float(kind.model_fields["cooldown_s"].default) / setting.speed
-    planner = make_planner(name, **given)
-    if isinstance(planner, Threshold):
-        return Policy(name, _StageThreshold(**planner.model_dump(), stages=_stages(topology)), whole_lag=True)
-    guards = standard_guards(setting.control.guards) if kind.needs_forecast or name in ("ds2", "presps") else ()
-    return Policy(name, Guarded(planner=planner, guards=guards) if guards else planner)
+        return dict(peak)
+
+    def make_planner(self, topology: Topology, peak: Mapping[str, int]) -> Planner:
+        """Return the planner; `static` without settings keeps the replicas that the input's `peak` needs."""
+        fixed = self.fixed_replicas(topology, peak)
+        if fixed is None and self.planner == _STATIC and not self.planner_settings:
+            fixed = dict(peak)
+        if fixed is not None:
+            return make_planner(_STATIC, by_operator=fixed)
+        return make_planner(self.planner, **self.planner_settings)
+
+    def make_forecaster(self, **defaults: Any) -> Forecaster | None:
+        """Return the forecaster; `defaults` are settings that the policy's own win over."""
+        if self.forecaster is None:
+            return None
+        return make_forecaster(self.forecaster, **{**defaults, **self.forecaster_settings})
 
 
-class _StageThreshold(Threshold):
-    """The lag rule where operators take turns on the slots of their stage.
+def parse_policy(
+    text: str,
+    forecaster: str | None = None,
+    settings: Mapping[str, Mapping[str, Any]] | None = None,
+    option: str = "--policy",
+) -> Policy:
+    """Read one policy such as ``pasps:ann``, as `parse_policies` does.
 
-    All that waits before a stage waits for its slots, whichever operator it reaches first. A scaler on a message log
-    would scale the stage; here its costliest operator gets the replicas.
-    """
-
-    stages: tuple[tuple[str, ...], ...]
-
-    def plan(self, situation: Situation) -> Plan:
-        window = situation.window
-        queued, cost = (
-            np.zeros_like(window.queued),
-            np.nan_to_num(window.execution_s * np.maximum(window.received, 1.0), nan=0.0),
-        )
-        for stage in self.stages:
-            columns = [window.layout.operator_index[operator] for operator in stage]
-            queued[columns[int(np.argmax(cost[columns]))]] = window.queued[columns].sum()
-        return super().plan(replace(situation, window=replace(window, queued=queued)))
-
-
-def _stages(topology: Topology) -> tuple[tuple[str, ...], ...]:
-    stages = compile_stages(topology).stages
-    return tuple(tuple(operator.id for operator in stage.operators) for stage in stages if stage.operators)
-
-
-def _static(name: str, replicas: Mapping[str, int]) -> Policy:
-    return Policy(name, make_planner("static", by_operator=dict(replicas)), dict(replicas))
-
-
-def peak_replicas(
-    topology: Topology, peaks: Mapping[str, float], execution_s: Mapping[str, float], utilisation: float = 1.0
-) -> dict[str, int]:
-    """Return the replicas that the highest rates need, each busy for the part `utilisation` of the time.
-
-    Parameters
-    ----------
-    topology : Topology
-        What is to run; shares are those that it declares.
-    peaks : mapping of str to float
-        The highest rate of each source, in events per second.
-    execution_s : mapping of str to float
-        Execution times by operator; the declared one where it is missing.
-    utilisation : float
-        Part of the time that replicas may be busy.
+    >>> parse_policy("pasps", forecaster="lr").label
+    'pasps:lr'
 
     Raises
     ------
     ConfigError
-        When the execution time of an operator is not known.
+        As `parse_policies`, and when there is more than one.
+    """
+    found = parse_policies(text, forecaster, settings, option)
+    if len(found) > 1:
+        raise ConfigError(option, expected="one policy, such as 'pasps:basic'", got=repr(text))
+    return found[0]
+
+
+def parse_policies(
+    text: str,
+    forecaster: str | None = None,
+    settings: Mapping[str, Mapping[str, Any]] | None = None,
+    option: str = "--policies",
+) -> tuple[Policy, ...]:
+    """Read policies such as ``foretide,pasps:ann,static-peak``.
+
+    Parameters
+    ----------
+    text : str
+        Planners, each with a forecaster after a colon if it is to have one of its own.
+    forecaster : str, optional
+        The forecaster of those that read forecasts and name none.
+    settings : mapping of str to mapping
+        Settings of planners and forecasters, by name.
+    option : str
+        What the text came from, for messages.
+
+    Raises
+    ------
+    ConfigError
+        When a name is not known, or a planner that reads forecasts has no forecaster.
 
     Examples
     --------
-    >>> from foretide.topology import flow
-    >>> job = flow("line")
-    >>> _ = job.source("in").operator("a", execution_s=0.01).operator("b", execution_s=0.02)
-    >>> peak_replicas(job.build(), {"in": 150.0}, {"b": 0.03}, utilisation=0.75)
-    {'a': 2, 'b': 6}
+    >>> [policy.label for policy in parse_policies("pasps:ann, pasps, ds2", forecaster="basic")]
+    ['pasps:ann', 'pasps:basic', 'ds2']
     """
-    seconds = topology.with_execution_times(execution_s).declared_execution_s
-    unknown = np.flatnonzero(~(seconds > 0))
-    if unknown.size:
+    names = list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    if not names:
+        raise ConfigError(option, expected="at least one policy, such as 'pasps:basic'", got=repr(text))
+    given = settings or {}
+    return tuple(_parsed(name, forecaster, given, option) for name in names)
+
+
+def _parsed(name: str, forecaster: str | None, settings: Mapping[str, Mapping[str, Any]], option: str) -> Policy:
+    planner, colon, own = (part.strip() for part in name.partition(":"))
+    if colon and not own:
+        raise ConfigError(option, expected="a forecaster after the colon, such as 'pasps:basic'", got=repr(name))
+    if own and own != _NONE:
+        _check("forecaster", own, all_forecasters())
+    if not _needs_forecast(planner):
+        return Policy(planner, None, settings.get(planner, {}), name=planner)
+    model = own or forecaster
+    if model is None or model == _NONE:
         raise ConfigError(
-            f"operator {topology.layout.operators[unknown[0]]!r}: execution_s",
-            expected="its execution time",
+            "--forecaster",
+            expected=f"a forecaster, since policy {planner!r} plans from forecasts",
             got="none",
-            remedy="declare execution_s=, or measure it with `foretide profile`",
+            remedy=f"write '{planner}:basic' or --forecaster basic; there are {', '.join(FORECASTERS)}",
         )
-    needed = needed_replicas(topology, peaks, seconds / utilisation)
-    return dict(zip(topology.layout.operators, needed.tolist(), strict=True))
+    return Policy(planner, model, settings.get(planner, {}), settings.get(model, {}), name=name)
 
 
-def trace_peaks(topology: Topology) -> dict[str, float]:
-    """Return the highest rate of each source, in events per second of a run; empty unless all replay traces."""
-    if any(source.connector.kind != "trace" for source in topology.sources):
-        return {}
-    return {
-        source.id: TracePlan.of_source(source.id, source.connector.options).peak_rate for source in topology.sources
-    }
+def _needs_forecast(planner: str) -> bool:
+    _check("policy", planner, (STATIC_MIN, STATIC_PEAK, *all_planners()))
+    return planner not in (STATIC_MIN, STATIC_PEAK) and find_planner(planner).needs_forecast
 
 
-def trace_speed(topology: Topology) -> float:
-    """Return how much faster than recorded the traces of a topology pass; 1 where it has none."""
-    speeds = [
-        TracePlan.of_source(source.id, source.connector.options).speed
-        for source in topology.sources
-        if source.connector.kind == "trace"
-    ]
-    return max(speeds, default=1.0)
+def _check(kind: str, name: str, known: Sequence[str] | Mapping[str, Any]) -> None:
+    """Refuse a name that is not known, and tell the nearest ones."""
+    if name in known:
+        return
+    close = " or ".join(repr(one) for one in difflib.get_close_matches(name, known, n=3))
+    remedy = f"did you mean {close}?" if close else ""
+    raise ConfigError(kind, expected=f"one of {', '.join(known)}", got=repr(name), remedy=remedy)
 
 
-def with_guards(control: ControlSettings, utilisation: float) -> ControlSettings:
-    """Return the set-up with a utilisation target, unless it has one."""
-    if control.guards.utilisation_target is not None:
-        return control
-    guards = control.guards.model_copy(update={"utilisation_target": utilisation})
-    return control.model_copy(update={"guards": guards})
+def parse_settings(
+    texts: Sequence[str], policies: Sequence[Policy], others: Sequence[str] = ()
+) -> tuple[tuple[Policy, ...], dict[str, dict[str, Any]]]:
+    """Read settings as ``NAME.SETTING=VALUE``; return the policies with theirs, and those of `others` by name.
+
+    >>> policies, rest = parse_settings(["lr.window=20", "sim.queue_bound=100"], parse_policies("pasps:lr"), ("sim",))
+    >>> policies[0].forecaster_settings, rest
+    ({'window': 20}, {'sim': {'queue_bound': 100}})
+
+    Raises
+    ------
+    ConfigError
+        When a text is malformed, or belongs to nobody that takes part.
+    """
+    names = [name for policy in policies for name in (policy.planner, policy.forecaster) if name is not None]
+    known = dict.fromkeys((*names, *others))
+    found: dict[str, dict[str, Any]] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        owner, *path = (part.strip() for part in name.split("."))
+        if not (equals and path and all(path)) or owner not in known:
+            raise ConfigError("--set", expected=f"NAME.SETTING=VALUE with a name among {', '.join(known)}", got=text)
+        place = found.setdefault(owner, {})
+        for part in path[:-1]:
+            place = place.setdefault(part, {})
+        place[path[-1]] = parsed_value(value.strip())
+    with_theirs = tuple(
+        replace(
+            policy,
+            planner_settings=found.get(policy.planner, {}),
+            forecaster_settings=found.get(policy.forecaster or "", {}),
+        )
+        for policy in policies
+    )
+    return with_theirs, {name: found[name] for name in others if name in found}

@@ -138,7 +138,7 @@ def _short(value: float) -> str:
 
 def _facts(report: SimulationReport) -> dict[str, str]:
     options, stress = report.options, report.options.stress
-    facts = {"policy": options.planner.name}
+    facts = {"policy": options.policy_name}
     if options.forecaster_name is not None:
         facts["forecaster"] = options.forecaster_name
     facts |= {"td": f"{options.control.td_s:g} s", "seed": str(options.seed)}

@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 from multiprocessing.synchronize import Event
 from typing import Any
 
+from foretide.control.policies import Policy
 from foretide.control.settings import LoopSettings
 from foretide.errors import ConfigError, ForetideError, PlanError
 from foretide.sim.options import SimulationOptions
 from foretide.sim.outcome import SimulationReport
 from foretide.sim.pasps_setup import PAPER_FORECASTERS, pasps_setup
-from foretide.sim.policies import Policy
 from foretide.sim.run import Input, Watch, check_duration, name_of, peak_replicas, simulate
 from foretide.sim.settings import SimulationSettings
 from foretide.sim.stress import Stress
@@ -87,10 +87,11 @@ class Scenario:
 
     def options(self, policy: Policy, seed: int, keep_decisions: bool = False) -> SimulationOptions:
         """Return the options of one run; by default one that leaves metrics alone."""
-        window = self.paper_window if policy.forecaster in PAPER_FORECASTERS else None
+        peak = peak_replicas(self.topology, self.trace).tolist()
         return SimulationOptions(
-            planner=policy.make_planner(self.topology, peak_replicas(self.topology, self.trace)),
-            forecaster=policy.make_forecaster(window),
+            planner=policy.make_planner(self.topology, dict(zip(self.topology.layout.operators, peak, strict=True))),
+            forecaster=policy.make_forecaster(**self._forecaster_defaults(policy.forecaster)),
+            policy=policy.planner,
             loop=self.loop,
             settings=self.settings,
             seed=seed,
@@ -100,6 +101,12 @@ class Scenario:
             r_over=self.r_over,
             keep_decisions=keep_decisions,
         )
+
+    def _forecaster_defaults(self, forecaster: str | None) -> dict[str, Any]:
+        # Results must not depend on when a model that trains in the background happens to be ready.
+        in_line = {"background": False} if forecaster == "auto" else {}
+        window = self.paper_window if forecaster in PAPER_FORECASTERS else None
+        return in_line if window is None else {**in_line, "window": window}
 
 
 @dataclass(frozen=True)

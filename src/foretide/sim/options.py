@@ -50,6 +50,8 @@ class SimulationOptions:
         The replicas that saved resources are measured against; by default what the input's peak needs.
     keep_decisions : bool
         Whether the report holds the record of every cycle; without them a long run takes little memory.
+    policy : str
+        What to call the planner with its settings, such as ``static-peak``; its own name where it is empty.
 
     Examples
     --------
@@ -71,6 +73,7 @@ class SimulationOptions:
     warm_start: bool = True
     r_over: float | None = None
     keep_decisions: bool = True
+    policy: str = ""
 
     def __post_init__(self) -> None:
         if self.planner.needs_forecast and self.forecaster is None:
@@ -128,6 +131,11 @@ class SimulationOptions:
     def fresh_forecaster(self) -> Forecaster:
         """Return a forecaster that has learnt nothing; where none is needed, one that is never asked."""
         return Basic() if self.forecaster is None else self.forecaster.clone()
+
+    @property
+    def policy_name(self) -> str:
+        """What to call the planner with its settings."""
+        return self.policy or self.planner.name
 
     @property
     def forecaster_name(self) -> str | None:

@@ -105,7 +105,7 @@ class SimulationReport:
         options = self.options
         return {
             "trace": self.trace,
-            "policy": options.planner.name,
+            "policy": options.policy_name,
             "forecaster": options.forecaster_name,
             "td": options.control.td_s,
             "seed": options.seed,

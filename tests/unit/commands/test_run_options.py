@@ -11,7 +11,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from foretide.cli import app
-from foretide.commands.running.run import StopSwitch
+from foretide.commands.running.launch import StopSwitch
 from foretide.commands.running.run_view import ProgressView, report_view
 from foretide.errors import ConfigError
 from foretide.spark.driver.run import OperatorReport, Progress, RunReport

@@ -20,7 +20,7 @@ from foretide.records import Measurement
 from foretide.report import to_html
 from foretide.report.steered import steered_record
 from foretide.spark.driver.audit import Audit
-from foretide.spark.driver.run import Outlook, Progress, RunReport
+from foretide.spark.driver.run import ControlStatus, Progress, RunReport
 from foretide.spark.steering.monitor import Sample
 from foretide.spark.steering.steered_run import SteeredRun
 from foretide.topology import flow
@@ -115,9 +115,9 @@ class TestViews:
         from dataclasses import replace
 
         screen = console()
-        outlook = Outlook("foretide", 812.4, "a 2 → 3", "2 of 3, 3 requested")
+        status = ControlStatus("foretide", 812.4, "a 2 → 3", "2 of 3, 3 requested")
         with screen.capture() as capture, ProgressView(screen, "line") as view:
-            view.show(replace(PROGRESS, outlook=outlook))
+            view.show(replace(PROGRESS, control=status))
         assert "a=2  expected 812/s  executors 2 of 3, 3 requested  foretide: a 2 → 3" in capture.get()
 
     def test_the_row_and_the_report_have_no_nan(self) -> None:
@@ -143,11 +143,13 @@ class TestCommand:
     @pytest.mark.parametrize(
         ("arguments", "message"),
         [
-            ([APP, "--policy", "foretied"], "foretied"),
+            ([APP, "--policy", "foretied"], "did you mean 'foretide'"),
+            ([APP, "--policy", "pasps:lrr"], "did you mean 'lr'"),
+            ([APP, "--policy", "pasps,ds2"], "--compare takes several"),
             ([APP, "--forecaster", "lrr"], "lrr"),
             ([APP, "--td", "0"], "td_s"),
             ([APP, "--compare", "static-peak,nobody"], "nobody"),
-            ([APP, "--compare", " "], "'--compare': expected policies"),
+            ([APP, "--compare", " "], "'--compare': expected at least one policy"),
             ([APP, "--compare", "pasps", "--path", "x"], "every policy starts afresh"),
             ([APP, "--executors", "many"], "the fewest and the most, such as 1:4"),
             ([APP, "--policy", "none", "--html", "x.html"], "a run that is steered"),

@@ -10,10 +10,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from foretide.commands.running.run_control import Asked, chosen_policy, default_master, is_application, prepare
+from foretide.commands.running.request import RunRequest, default_master, is_application
 from foretide.control import ControlSettings
-from foretide.control.policies import Setting, find_policy, peak_replicas, trace_peaks, trace_speed, with_guards
+from foretide.control.policies import STATIC_PEAK, Policy, parse_policy
 from foretide.control.profiles import Profile, profile_path, stored_profile
+from foretide.control.steering import Steering, make_steering, peak_replicas, trace_peaks, trace_speed
 from foretide.errors import ConfigError
 from foretide.plan import Guarded, Static
 from foretide.plan.base import Situation
@@ -40,8 +41,8 @@ def topology(tmp_path: Path) -> Topology:
     return job.build()
 
 
-def setting(topology: Topology, **guards: Any) -> Setting:
-    return Setting(topology, ControlSettings.model_validate({"guards": guards}), {"a": 6, "b": 2}, speed=10.0)
+def steering(name: str, topology: Topology, **guards: Any) -> Steering:
+    return make_steering(parse_policy(name, "basic"), topology, ControlSettings.model_validate({"guards": guards}))
 
 
 class TestPolicies:
@@ -61,40 +62,52 @@ class TestPolicies:
             peak_replicas(job.build(), {"in": 1.0}, {})
 
     def test_the_two_static_plans_start_where_they_stay(self, topology: Topology) -> None:
-        least, most = (find_policy(name, setting(topology)) for name in ("static-min", "static-peak"))
+        least, most = (steering(name, topology) for name in ("static-min", "static-peak"))
         assert least.replicas == {"a": 1, "b": 2}
-        assert most.replicas == {"a": 6, "b": 2}
-        assert isinstance(most.planner, Static) and most.planner.by_operator == {"a": 6, "b": 2}
+        assert most.replicas == {"a": 4, "b": 2}
+        assert isinstance(most.planner, Static) and most.planner.by_operator == {"a": 4, "b": 2}
 
     def test_guards_stand_behind_planners_that_size_by_load_alone(self, topology: Topology) -> None:
-        given = setting(topology, utilisation_target=0.8)
-        assert isinstance(find_policy("pasps", given).planner, Guarded)
-        assert not isinstance(find_policy("threshold", given).planner, Guarded)
+        assert isinstance(steering("pasps", topology, utilisation_target=0.8).planner, Guarded)
+        assert not isinstance(steering("threshold", topology, utilisation_target=0.8).planner, Guarded)
 
     def test_waiting_times_of_the_lag_rule_pass_as_fast_as_the_trace(self, topology: Topology) -> None:
-        threshold: Any = find_policy("threshold", setting(topology)).planner
-        assert threshold.cooldown_s == 30.0
+        found = steering("threshold", topology)
+        threshold: Any = found.planner
+        assert threshold.cooldown_s == 60.0
+        assert found.whole_lag
 
     def test_the_lag_of_a_stage_scales_its_costliest_operator(
         self, topology: Topology, make_situation: Callable[..., Situation]
     ) -> None:
-        threshold = find_policy("threshold", setting(topology)).planner
+        threshold = steering("threshold", topology).planner
+        assert threshold is not None
         situation = make_situation(topology, queued={"a": 450.0}, execution_s={"a": 0.001, "b": 0.02})
         # The queue is before 'a', but it is 'b' that the slots of the stage are busy with.
         assert threshold.plan(situation).replicas.tolist() == [1, 5]
 
     def test_without_a_trace_there_is_no_peak(self, topology: Topology) -> None:
         with pytest.raises(ConfigError, match="whose peak is known, for static-peak"):
-            find_policy("static-peak", Setting(topology, ControlSettings(), {}))
+            Policy(STATIC_PEAK).fixed_replicas(topology, {})
 
-    def test_a_policy_that_is_not_known_is_named(self, topology: Topology) -> None:
-        with pytest.raises(ConfigError, match="pasp"):
-            find_policy("pasp", setting(topology))
+    @pytest.mark.parametrize(
+        ("text", "message"),
+        [
+            ("pasp", "setting 'policy': expected one of static-min, static-peak, foretide, .* did you mean 'pasps'"),
+            ("static-pick", "did you mean 'static-peak'"),
+            ("pasps:annn", "setting 'forecaster': expected one of .* did you mean 'ann'"),
+            ("pasps:lr,ds2", "setting '--policy': expected one policy"),
+        ],
+    )
+    def test_a_policy_that_is_not_known_is_answered_with_the_nearest_names(self, text: str, message: str) -> None:
+        with pytest.raises(ConfigError, match=message):
+            parse_policy(text, "basic")
 
-    def test_a_utilisation_target_of_ones_own_stays(self) -> None:
-        own = ControlSettings.model_validate({"guards": {"utilisation_target": 0.9}})
-        assert with_guards(own, 0.7).guards.utilisation_target == 0.9
-        assert with_guards(ControlSettings(), 0.7).guards.utilisation_target == 0.7
+    def test_a_forecaster_after_the_colon_wins(self, topology: Topology) -> None:
+        found = steering("pasps:lr", topology)
+        assert (found.policy_name, found.forecaster_name, found.settings.planner) == ("pasps:lr", "lr", "pasps")
+        assert steering("pasps", topology).forecaster_name == "basic"
+        assert steering("static-min", topology).forecaster_name == ""
 
 
 class TestProfile:
@@ -135,11 +148,13 @@ class TestProfile:
 
 class TestAsked:
     def test_applications_are_steered_and_files_if_one_asks(self) -> None:
-        assert chosen_policy(Asked(), application=True) is not None
-        assert chosen_policy(Asked(), application=False) is None
-        assert chosen_policy(Asked(policy="none"), application=True) is None
-        assert chosen_policy(Asked(policy="ds2"), application=False) == "ds2"
-        assert chosen_policy(Asked(td_s=2.0), application=False) == chosen_policy(Asked(), application=True)
+        application, file = "twitter-classification", "job.py"
+        assert RunRequest(named=application).steered
+        assert not RunRequest(named=file).steered
+        assert not RunRequest(named=application, policy="none").steered
+        assert [policy.name for policy in RunRequest(named=file, policy="ds2").policies()] == ["ds2"]
+        assert RunRequest(named=file, td_s=2.0).steered
+        assert RunRequest(named=file, td_s=2.0).policies() == RunRequest(named=application).policies()
 
     def test_a_name_without_an_ending_is_an_application(self, tmp_path: Path) -> None:
         assert is_application("twitter-classification")
@@ -153,18 +168,32 @@ class TestAsked:
     ) -> None:
         config = tmp_path / "control.toml"
         config.write_text('forecaster = "lr"\n[loop]\ntd_s = 7.0\nhistory = 50\n[guards]\nutilisation_target = 0.9\n')
-        control = prepare(topology, Asked(config=config, td_s=4.0, advisory=True), tmp_path / "job.py").setting.control
+        request = RunRequest(named=tmp_path / "job.py", config=config, td_s=4.0, advisory=True)
+        control = request.steering(topology).settings
         assert (control.loop.td_s, control.loop.history, control.loop.advisory) == (4.0, 50, True)
         assert (control.forecaster, control.guards.utilisation_target) == ("lr", 0.9)
         assert control.loop.stale_after_s == 20.0
 
+    def test_the_planner_of_a_file_decides_unless_a_policy_is_named(self, topology: Topology, tmp_path: Path) -> None:
+        config = tmp_path / "control.toml"
+        config.write_text('planner = "pasps"\nforecaster = "lr"\n')
+        of_file, named = (RunRequest(named="job.py", config=config, policy=policy) for policy in (None, "ds2"))
+        assert of_file.steering(topology).policy_name == "pasps"
+        assert named.steering(topology).policy_name == "ds2"
+
+    def test_planners_that_size_by_load_leave_room_unless_the_file_says_how_much(self, tmp_path: Path) -> None:
+        config = tmp_path / "control.toml"
+        config.write_text("[guards]\nutilisation_target = 0.9\n")
+        assert RunRequest(named="job.py").settings.guards.utilisation_target == 0.6
+        assert RunRequest(named="job.py", config=config).settings.guards.utilisation_target == 0.9
+
     def test_savings_are_measured_against_the_peak(self, topology: Topology, tmp_path: Path) -> None:
-        prepared = prepare(topology, Asked(), tmp_path / "job.py")
-        options, replicas = prepared.options("static-peak", None, "steps")
-        assert replicas == prepared.setting.peak
-        assert options.overestimated == sum(replicas.values())
+        found = RunRequest(named=tmp_path / "job.py", policy="static-peak").steering(topology)
+        # 400/s for 10 ms keep 4 replicas busy, with room to spare 7.
+        assert found.replicas == {"a": 7, "b": 2}
+        assert found.overestimated == 9
 
     @pytest.mark.parametrize("text", ["4", "a:b", "3:1"])
     def test_bounds_of_executors_are_checked(self, topology: Topology, tmp_path: Path, text: str) -> None:
         with pytest.raises(ConfigError, match="--executors"):
-            prepare(topology, Asked(executors=text), tmp_path / "job.py")
+            RunRequest(named=tmp_path / "job.py", executors=text).steering(topology)

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from foretide.control.policies import Policy, parse_policies
 from foretide.errors import ConfigError, PlanError
 from foretide.sim.compare import ROW, Case, Scenario, bare, calibrated, plain, run_cases
-from foretide.sim.policies import Policy, parse_policies
 from foretide.sim.stress import Stress
 from foretide.topology import flow
 from foretide.traces import RateTrace
@@ -98,3 +98,13 @@ def test_the_calibrated_scenario_is_that_of_the_paper() -> None:
     options = scenario.options(Policy("pasps", "lr"), 3)
     assert options.forecaster is not None
     assert (options.forecaster.window, options.seed) == (12, 3)
+
+
+def test_auto_trains_in_line_so_that_runs_repeat() -> None:
+    assert small().options(Policy("pasps", "auto"), seed=0).forecaster.background is False  # type: ignore[union-attr]
+
+
+def test_the_two_static_plans_are_policies_here_too() -> None:
+    least, most = run_cases(cases(*parse_policies("static-min,static-peak")))
+    assert [row["policy"] for row in (least, most)] == ["static-min", "static-peak"]
+    assert least["saved"] > most["saved"] == 0.0

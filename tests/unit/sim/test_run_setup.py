@@ -3,9 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from foretide.control.policies import Policy, parse_policies, parse_settings
 from foretide.errors import ConfigError
 from foretide.sim.pasps_setup import pasps_setup, twitter_chain
-from foretide.sim.policies import Policy, parse_policies, parse_settings
 from foretide.sim.settings import SimulationSettings
 from foretide.sim.stress import Stress
 from foretide.traces import RateTrace
@@ -104,7 +104,7 @@ def test_settings_reach_planners_forecasters_and_groups() -> None:
     texts = ["cba.costs.p_o=5", "lr.window=20", "static.replicas=4", "sim.queue_bound=10"]
     (cba, static), rest = parse_settings(texts, policies, ("sim",))
     assert cba.planner_settings == {"costs": {"p_o": 5}}
-    assert cba.make_forecaster(12).window == 20  # type: ignore[union-attr]
+    assert cba.make_forecaster(window=12).window == 20  # type: ignore[union-attr]
     assert static.planner_settings == {"replicas": 4}
     assert rest == {"sim": {"queue_bound": 10}}
 
@@ -119,11 +119,7 @@ def test_settings_of_nobody_are_refused(text: str) -> None:
 
 def test_static_keeps_what_the_peak_needs_unless_told() -> None:
     topology = twitter_chain()
-    peak = np.array([6, 9, 7, 8])
+    peak = dict(zip(topology.layout.operators, (6, 9, 7, 8), strict=True))
     assert list(Policy("static").make_planner(topology, peak).by_operator.values()) == [6, 9, 7, 8]  # type: ignore[attr-defined]
     told = Policy("static", planner_settings={"replicas": 4}).make_planner(topology, peak)
     assert told.replicas == 4  # type: ignore[attr-defined]
-
-
-def test_auto_trains_in_line_so_that_runs_repeat() -> None:
-    assert Policy("pasps", "auto").make_forecaster().background is False  # type: ignore[union-attr]

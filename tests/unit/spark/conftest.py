@@ -152,6 +152,7 @@ class FakeRun:
     plan: dict[str, int] = field(default_factory=dict)
     groupings: dict[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict)
     counted: dict[str, int] = field(default_factory=dict)
+    by_hand: dict[str, int] = field(default_factory=dict)
     refuse: Exception | None = None
     broken: Exception | None = None
     settings: EngineSettings = field(default_factory=EngineSettings)
@@ -171,6 +172,9 @@ class FakeRun:
 
     def progressed(self) -> dict[str, int]:
         return dict(self.counted)
+
+    def overridden(self, now_s: float) -> dict[str, int]:
+        return dict(self.by_hand)
 
     def change_replicas(self, replicas: Mapping[str, int]) -> int:
         if self.refuse is not None:

@@ -79,7 +79,7 @@ class TestReplicas:
             SparkActuator(run).split("b", "a", (1, 1))
 
 
-class TestBeside:
+class TestAnotherProcess:
     def test_a_plan_reaches_another_process_through_its_run_time_configuration(self, tmp_path: Path) -> None:
         actuator = RuntimeActuator(LINE, RuntimeStore(tmp_path / "runtime.json"))
         assert actuator.apply(plan(9, 3)).tolist() == [4, 3]

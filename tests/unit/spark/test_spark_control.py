@@ -31,11 +31,11 @@ LINE = line(step("look", replicas=(1, 4)), step("wait", replicas=(1, 12)))
 class Scene:
     """A controller and what it steers, second by second."""
 
-    def __init__(self, run: Any, settings: dict[str, Any] | None = None, **steering: Any) -> None:
+    def __init__(self, run: Any, settings: dict[str, Any] | None = None, recorder: Any = None, **steering: Any) -> None:
         self.run, self.clock, self.ticks = run, ManualClock(1000.0), 0.0
-        given = Steering(clock=self.clock, ticks=lambda: self.ticks, **steering)
         chosen = ControlSettings.model_validate({**SETTINGS, **(settings or {})})
-        self.controller = Controller(run, chosen, given)
+        given = Steering(settings=chosen, **steering)
+        self.controller = Controller(run, given, recorder=recorder, clock=self.clock, ticks=lambda: self.ticks)
 
     def live(self, *rates: int) -> None:
         """Let seconds pass with these arrivals, a sample after each and a cycle after every five."""
@@ -83,6 +83,20 @@ def test_advice_changes_nothing(fake_run: Callable[..., Any]) -> None:
     assert scene.run.plan == {"look": 1, "wait": 1}
     assert scene.kinds.count("plan.advised") == 2
     assert scene.controller.decisions[-1].plan.replicas[1] > 1  # type: ignore[union-attr]
+
+
+def test_replicas_that_are_set_by_hand_hold_against_every_plan(fake_run: Callable[..., Any]) -> None:
+    scene = Scene(fake_run(LINE, by_hand={"wait": 7}))
+    scene.live(*[500] * 15)
+    assert scene.run.plan == {"look": 1, "wait": 7}
+
+
+def test_the_status_tells_who_decides_what_is_expected_and_what_changed(scene: Scene) -> None:
+    assert scene.controller.status().decision == ""
+    scene.live(*[500] * 10)
+    status = scene.controller.status()
+    assert (status.policy, status.expected_rate, status.executors) == ("pasps", 500.0, "")
+    assert status.decision.startswith("wait ")
 
 
 def test_it_starts_from_a_benchmark_and_reports_drift_away_from_it(fake_run: Callable[..., Any]) -> None:

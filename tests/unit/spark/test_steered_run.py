@@ -8,8 +8,9 @@ from foretide.control import Decision, Failure
 from foretide.errors import NotReadyError, PlanError
 from foretide.latency import LatencyHistogram
 from foretide.records import Action, ActionStatus, Layout, Measurement, Plan
+from foretide.spark.steering.controller import last_change
 from foretide.spark.steering.monitor import Sample
-from foretide.spark.steering.steered_run import _last_change, _while_it_ran
+from foretide.spark.steering.steered_run import _while_it_ran
 
 LAYOUT = Layout(("in",), ("a", "b"), (("in", "out", "a"), ("a", "out", "b")))
 
@@ -59,13 +60,13 @@ class TestStretch:
 class TestLastChange:
     def test_the_last_decision_that_changed_something(self) -> None:
         found = [decided([1, 1], [3, 1]), decided([3, 1], [3, 1], "unchanged")]
-        assert _last_change(found) == "a 1 → 3"
+        assert last_change(found) == "a 1 → 3"
 
     def test_advice_is_called_so(self) -> None:
-        assert _last_change([decided([1, 1], [2, 4], "advised")]) == "advice: a 1 → 2, b 1 → 4"
+        assert last_change([decided([1, 1], [2, 4], "advised")]) == "advice: a 1 → 2, b 1 → 4"
 
     def test_a_failure_is_told_but_not_that_it_is_too_early(self) -> None:
         broken = Decision(cycle=2, at_s=0.0, failure=Failure("plan", PlanError("no plan")))
         early = Decision(cycle=1, at_s=0.0, failure=Failure("monitor", NotReadyError("too early"), ready=False))
-        assert _last_change([early]) == ""
-        assert _last_change([decided([1, 1], [2, 1]), broken, early]) == "plan: no plan"
+        assert last_change([early]) == ""
+        assert last_change([decided([1, 1], [2, 1]), broken, early]) == "plan: no plan"

@@ -3,51 +3,60 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from foretide.commands.group import STDOUT, console_beside, write_file
+from foretide.commands.running.launch import StopSwitch, run_steered, trace_name, watched_session
+from foretide.commands.running.run_view import comparison_view
 from foretide.errors import ConfigError
 
 if TYPE_CHECKING:
-    from foretide.commands.running.run import Session, StopSwitch
-    from foretide.commands.running.run_control import Asked, Prepared
-    from foretide.commands.running.run_view import ProgressView
+    from pyspark.sql import SparkSession
+
+    from foretide.commands.running.request import RunRequest
+    from foretide.control.policies import Policy
+    from foretide.spark.driver.run import RunOptions
     from foretide.spark.steering.steered_run import SteeredRun
     from foretide.store import RunStore
     from foretide.topology import Topology
 
-__all__ = ["parse_names", "run_comparison"]
+__all__ = ["run_comparison"]
 
 _WARM_UP_S = 10.0
 
 
 def run_comparison(
-    names: str, session: Session, asked: Asked, load: Callable[..., Topology], json_out: Path | None
+    names: str, request: RunRequest, options: RunOptions, load: Callable[..., Topology], json_out: Path | None
 ) -> None:
     """Run each policy, print one table, and write it as JSON if asked to."""
-    from foretide.commands.running.run import StopSwitch
-    from foretide.commands.running.run_control import prepare
-    from foretide.commands.running.run_view import ProgressView, comparison_view
-    from foretide.control.policies import find_policy
-
-    policies = parse_names(names)
-    if session.path is not None:
-        raise ConfigError("--path", expected="none, since every policy starts afresh", got=str(session.path))
-    prepared = prepare(session.topology, asked, session.named)
+    policies = request.policies(names, "--compare")
+    if options.path is not None:
+        raise ConfigError("--path", expected="none, since every policy starts afresh", got=str(options.path))
     for policy in policies:  # before Spark is started, and before the first of them has run for minutes
-        find_policy(policy, prepared.setting)
-    console = console_beside(json_out)
-    with ExitStack() as stack:
-        store = session.store()
-        stack.callback(lambda: store is not None and store.close())
-        view = stack.enter_context(ProgressView(console, session.topology.name))
-        spark = stack.enter_context(session.spark())
-        switch = stack.enter_context(StopSwitch.installed(view))
-        rows = _Comparison(session, prepared, load, spark, switch, store).run_all(policies, view, json_out)
+        request.steering(options.topology, policy)
+    console, store = console_beside(json_out), request.open_store()
+    with (
+        nullcontext() if store is None else store,
+        watched_session(request, options.topology, console) as (spark, view, switch),
+    ):
+        comparison = _Comparison(request, options, load, spark, switch)
+        view.say("warming up, so that the first policy does not pay for it")
+        comparison.run(policies[0], _WARM_UP_S, None)
+        rows: list[dict[str, Any]] = []
+        for number, policy in enumerate(policies, start=1):
+            if switch.stopping():
+                break
+            view.retitle(f"{options.topology.name}: {policy.name} ({number} of {len(policies)})")
+            view.say("waiting for the first batch")
+            rows.append(comparison.run(policy, options.seconds, store).row(trace_name(options.topology)))
+            if json_out not in (None, STDOUT):
+                # After every run: what is done is kept, whatever becomes of the next.
+                json_out.write_text(_document(rows), encoding="utf-8")
     console.print(comparison_view(rows))
     if json_out is not None:
         write_file(json_out, _document(rows), "--json")
@@ -57,64 +66,21 @@ def run_comparison(
 class _Comparison:
     """Policies on the same input, each from a fresh start, in one Spark session."""
 
-    session: Session
-    prepared: Prepared
+    request: RunRequest
+    options: RunOptions
     load: Callable[..., Topology]
-    spark: Any
+    spark: SparkSession
     switch: StopSwitch
-    store: RunStore | None
 
-    def run_all(self, policies: Sequence[str], view: ProgressView, json_out: Path | None) -> list[dict[str, Any]]:
-        from foretide.commands.running.run import trace_name
-
-        trace, rows = trace_name(self.session.topology), list[dict[str, Any]]()
-        view.say("warming up, so that the first policy does not pay for it")
-        self.run(policies[0], trace, _WARM_UP_S, None)
-        for number, policy in enumerate(policies, start=1):
-            view.retitle(f"{self.session.topology.name}: {policy} ({number} of {len(policies)})")
-            view.say("waiting for the first batch")
-            steered = self.run(policy, trace, self.session.seconds, self.store)
-            rows.append(steered.row(trace))
-            if json_out not in (None, STDOUT):
-                # After every run: what is done is kept, whatever becomes of the next.
-                json_out.write_text(_document(rows), encoding="utf-8")
-            if self.switch.stopping():
-                break
-        return rows
-
-    def run(self, policy: str, trace: str, seconds: float | None, store: RunStore | None) -> SteeredRun:
-        from foretide.commands.running.run import finish_record
-        from foretide.spark.steering.steered_run import run_steered
-
-        with ExitStack() as stack:
-            directory, topology = self.session.directory(stack), self.session.topology
-            if self.session.application:
+    def run(self, policy: Policy, seconds: float | None, store: RunStore | None) -> SteeredRun:
+        with tempfile.TemporaryDirectory(prefix="foretide-", ignore_cleanup_errors=True) as folder:
+            directory, topology = Path(folder), self.options.topology
+            if self.request.application:
                 # Each run has results of its own, in which events are counted.
                 topology = self.load(f"store={directory / 'results.db'}")
-            own = replace(self.prepared, setting=replace(self.prepared.setting, topology=topology))
-            options, replicas = own.options(policy, store, trace)
-            how = replace(self.session.options(replicas, steered=True), seconds=seconds)
-            steered = run_steered(topology, self.spark, directory / "run", how, options, self.switch)
-        finish_record(options.recorder, steered, trace)
-        return steered
+            options = replace(self.options, topology=topology, path=directory / "run", seconds=seconds)
+            return run_steered(self.spark, options, self.request.steering(topology, policy), self.switch, store)
 
 
 def _document(rows: Sequence[Mapping[str, Any]]) -> str:
     return json.dumps({"rows": rows}, indent=2, ensure_ascii=False) + "\n"
-
-
-def parse_names(text: str) -> list[str]:
-    """Read the names of policies.
-
-    >>> parse_names("static-min, foretide")
-    ['static-min', 'foretide']
-
-    Raises
-    ------
-    ConfigError
-        When there is none.
-    """
-    names = list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
-    if not names:
-        raise ConfigError("--compare", expected="policies, such as 'static-peak,foretide'", got=repr(text))
-    return names

@@ -16,7 +16,7 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from foretide.spark.driver.run import Outlook, Progress, RunReport
+from foretide.spark.driver.run import ControlStatus, Progress, RunReport
 from foretide.spark.steering.steered_run import SteeredRun
 
 __all__ = ["ProgressView", "comparison_view", "report_view", "steered_view"]
@@ -106,16 +106,16 @@ def _line(progress: Progress) -> str:
     return (
         f"{_clock(progress.elapsed_s)}  in {progress.input_rate:,.0f}/s  backlog {progress.backlog:,}"
         f"  batches {progress.batches}  p50 {_seconds(progress.p50_s)}  p95 {_seconds(progress.p95_s)}"
-        f"  {_replicas(progress.replicas)}{_outlook_line(progress.outlook)}"
+        f"  {_replicas(progress.replicas)}{_control_line(progress.control)}"
     )
 
 
-def _outlook_line(outlook: Outlook | None) -> str:
-    if outlook is None:
+def _control_line(status: ControlStatus | None) -> str:
+    if status is None:
         return ""
-    expected = "" if math.isnan(outlook.expected_rate) else f"  expected {outlook.expected_rate:,.0f}/s"
-    decision = f"  {outlook.policy}: {outlook.decision}" if outlook.decision else ""
-    executors = f"  executors {outlook.executors}" if outlook.executors else ""
+    expected = "" if math.isnan(status.expected_rate) else f"  expected {status.expected_rate:,.0f}/s"
+    decision = f"  {status.policy}: {status.decision}" if status.decision else ""
+    executors = f"  executors {status.executors}" if status.executors else ""
     return expected + executors + decision
 
 
@@ -138,8 +138,8 @@ def _panel(progress: Progress, title: str, note: str) -> Panel:
         for operator, count in progress.replicas.items()
     )
     parts: list[RenderableType] = [table, Text(), slots]
-    if progress.outlook is not None:
-        parts += [Text(), _outlook(progress.outlook)]
+    if progress.control is not None:
+        parts += [Text(), _control(progress.control)]
     return Panel(
         Group(*parts),
         title=Text.assemble(" ", (title, "bold cyan"), f"  {_clock(progress.elapsed_s)} "),
@@ -152,12 +152,12 @@ def _panel(progress: Progress, title: str, note: str) -> Panel:
     )
 
 
-def _outlook(outlook: Outlook) -> Text:
-    rate = "–" if math.isnan(outlook.expected_rate) else f"{outlook.expected_rate:,.0f} events/s"
-    parts = [("expected ", "dim"), (rate, "bold"), ("   last decision ", "dim"), (outlook.decision or "–", "bold")]
-    if outlook.executors:
-        parts += [("   executors ", "dim"), (outlook.executors, "bold")]
-    return Text.assemble(*parts, (f"   {outlook.policy}", "dim"))
+def _control(status: ControlStatus) -> Text:
+    rate = "–" if math.isnan(status.expected_rate) else f"{status.expected_rate:,.0f} events/s"
+    parts = [("expected ", "dim"), (rate, "bold"), ("   last decision ", "dim"), (status.decision or "–", "bold")]
+    if status.executors:
+        parts += [("   executors ", "dim"), (status.executors, "bold")]
+    return Text.assemble(*parts, (f"   {status.policy}", "dim"))
 
 
 def steered_view(run: SteeredRun) -> RenderableType:

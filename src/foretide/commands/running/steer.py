@@ -1,4 +1,4 @@
-"""``foretide steer``: a controller in a process of its own, beside the driver."""
+"""``foretide steer``: a detached controller, in a process of its own. It needs no Spark."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ __all__ = ["steer"]
 def steer(
     run: Annotated[str, typer.Argument(help="The run: an id, the beginning of one, a name, or 'latest'.")],
     path: Annotated[Path, typer.Option(help="The directory that it runs in: its --path.", metavar="DIR")],
-    policy: Annotated[str | None, typer.Option(help="Who decides: a planner.")] = None,
+    policy: Annotated[
+        str | None, typer.Option(help="Who decides: a planner, as in 'pasps' or 'pasps:lr', static-min or static-peak.")
+    ] = None,
     forecaster: Annotated[str | None, typer.Option(help="Who looks ahead, for a policy that needs it.")] = None,
     td: Annotated[float | None, typer.Option(help="Seconds between two decisions; 3 unless given.")] = None,
     advisory: Annotated[bool, typer.Option("--advisory", help="Decide and show, but change nothing.")] = False,
@@ -42,20 +44,19 @@ def steer(
 
     [bold]The run, meanwhile:[/] foretide run examples/wordcount.py --path run --store runs.db
     """
-    from foretide.commands.running.run_control import Asked, default_policy, prepare
-    from foretide.control.detached import BesideOptions, control_beside, steer_beside
-    from foretide.control.policies import find_policy
+    from foretide.commands.running.request import RunRequest
+    from foretide.control.detached import detached_loop, steer_detached
     from foretide.store import RunStore, default_store
 
-    kept = RunStore(default_store() if store is None else store)
-    info = kept.run(run).info
-    topology = info.topology()
-    asked = Asked(policy=policy, forecaster=forecaster, td_s=td, advisory=advisory, config=config)
-    prepared = prepare(topology, asked, info.name)
-    chosen = find_policy(policy or prepared.planner_of_file or default_policy(), prepared.setting)
-    options = BesideOptions(planner=chosen.planner, events=_Printed(as_json))
-    typer.echo(f"steering run {info.id} ({info.name}) with {chosen.name}", err=as_json)
-    steer_beside(control_beside(topology, path, kept, info.id, prepared.setting.control, options), kept, info.id)
+    with RunStore(default_store() if store is None else store) as kept:
+        info = kept.run(run).info
+        topology = info.topology()
+        request = RunRequest(
+            named=info.name, policy=policy, forecaster=forecaster, td_s=td, advisory=advisory, config=config
+        )
+        steering = request.steering(topology, events=_Printed(as_json))
+        typer.echo(f"steering run {info.id} ({info.name}) with {steering.policy_name}", err=as_json)
+        steer_detached(detached_loop(topology, path, kept, info.id, steering), kept, info.id)
 
 
 class _Printed:

@@ -24,7 +24,10 @@ def compare(
     traces: Annotated[str, typer.Option(help="Inputs: shipped names, patterns and CSV files.", metavar="A,B")],
     policies: Annotated[
         str,
-        typer.Option(help="Planners, each with a forecaster after a colon if it is to have its own.", metavar="A,B"),
+        typer.Option(
+            help="Planners, each with a forecaster after a colon if it is to have its own; static-min, static-peak.",
+            metavar="A,B",
+        ),
     ],
     forecaster: Annotated[
         str, typer.Option(help="The forecaster of policies that need one and name none; 'none' for none.")
@@ -65,8 +68,8 @@ def compare(
     from foretide.commands.simulating.compare_view import CompareView, comparison
     from foretide.commands.simulating.scenarios import GROUPS, Asked, find_traces, read_topology, scenario
     from foretide.commands.simulating.simulate import seconds_between
+    from foretide.control.policies import parse_policies, parse_settings
     from foretide.sim.compare import Case, run_cases
-    from foretide.sim.policies import parse_policies, parse_settings
 
     check_writable(json_out, "--json")
     named = parse_policies(policies, None if forecaster == "none" else forecaster)

@@ -31,7 +31,9 @@ def simulate(
             help="The input: a shipped name, or a CSV file with second,events_per_second.", metavar="NAME|CSV"
         ),
     ] = None,
-    policy: Annotated[str, typer.Option(help="Who decides: a planner, as in 'pasps' or 'pasps:lr'.")] = "foretide:auto",
+    policy: Annotated[
+        str, typer.Option(help="Who decides: a planner, as in 'pasps' or 'pasps:lr', static-min or static-peak.")
+    ] = "foretide:auto",
     run: Annotated[
         str | None,
         typer.Option(
@@ -84,13 +86,12 @@ def simulate(
     """
     from foretide.commands.simulating.scenarios import GROUPS, Asked, find_input, scenario
     from foretide.commands.simulating.simulate_view import SimulationView, metrics_table
+    from foretide.control.policies import parse_policy, parse_settings
     from foretide.sim.compare import Case
-    from foretide.sim.policies import parse_policies, parse_settings
 
     for path, option in ((html_out, "--html"), (json_out, "--json")):
         check_writable(path, option)
-    one = parse_policies(policy, forecaster, option="--policy")[:1]
-    [asked_policy], groups = parse_settings(settings or [], one, GROUPS)
+    [asked_policy], groups = parse_settings(settings or [], [parse_policy(policy, forecaster)], GROUPS)
     found = find_input(topology, trace, run, store)
     asked = Asked(
         topology=found.topology,

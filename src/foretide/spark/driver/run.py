@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import math
+import tempfile
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeAlias
+from types import TracebackType
+from typing import Any, Literal, Self, TypeAlias
 
 from pyspark.sql import SparkSession
 
 from foretide.latency import LatencyHistogram
 from foretide.spark.driver.running import RunningTopology
-from foretide.spark.inputs.positions import InputState, PositionReader
+from foretide.spark.inputs.positions import InputState
 from foretide.spark.settings import EngineSettings
 from foretide.spark.tasks.statistics import OperatorStatistics
-from foretide.store.workspace import Workspace
 from foretide.topology import Topology
 
-__all__ = ["Beside", "Observer", "OperatorReport", "Outlook", "Progress", "RunOptions", "RunReport", "run_topology"]
+__all__ = ["ControlStatus", "OperatorReport", "Progress", "RunOptions", "RunReport", "TopologyRun"]
 
 #: Why a run ended.
 Ending: TypeAlias = Literal["all input is through", "time is up", "interrupted"]
@@ -30,12 +32,17 @@ _WINDOW_S = 10.0
 _QUANTILES = (0.5, 0.95, 0.99)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RunOptions:
-    """How to run.
+    """What runs: a topology, in which directory, how and for how long.
 
     Parameters
     ----------
+    topology : Topology
+        What to run.
+    path : path, optional
+        The directory of checkpoints and queued edges, which driver and executors share, and in which a later run goes
+        on; without it, a temporary one that ends with the run.
     seconds : float, optional
         How long; without it, until all input of finite sources is through.
     replicas : mapping of str to int
@@ -46,6 +53,8 @@ class RunOptions:
         The time between two looks at the run.
     """
 
+    topology: Topology
+    path: Path | None = None
     seconds: float | None = None
     replicas: Mapping[str, int] = field(default_factory=dict)
     settings: EngineSettings = field(default_factory=EngineSettings)
@@ -70,8 +79,8 @@ class Progress:
         By operator.
     p50_s, p95_s : float
         End-to-end latency over the last seconds; NaN while nothing arrived.
-    outlook : Outlook, optional
-        What control expects and has decided, where the run is steered.
+    control : ControlStatus, optional
+        What the controller expects and has decided, where the run is steered.
     """
 
     elapsed_s: float
@@ -82,12 +91,12 @@ class Progress:
     replicas: Mapping[str, int]
     p50_s: float
     p95_s: float
-    outlook: Outlook | None = None
+    control: ControlStatus | None = None
 
 
 @dataclass(frozen=True)
-class Outlook:
-    """What control expects, and what it has decided.
+class ControlStatus:
+    """What the controller of a run expects, and what it has decided.
 
     Parameters
     ----------
@@ -105,38 +114,6 @@ class Outlook:
     expected_rate: float
     decision: str
     executors: str = ""
-
-
-class Beside(Protocol):
-    """What goes on beside a run, such as its control."""
-
-    def begin(self, running: RunningTopology) -> None:
-        """Start, now that the queries run."""
-        ...
-
-    def outlook(self) -> Outlook | None:
-        """Tell what is expected and decided."""
-        ...
-
-    def end(self, running: RunningTopology) -> None:
-        """Stop, before the queries do; called in any case."""
-        ...
-
-
-class Observer(Protocol):
-    """Who watches a run."""
-
-    def show(self, progress: Progress) -> None:
-        """Take note of how the run stands."""
-        ...
-
-    def draining(self) -> None:
-        """Take note that sources admit nothing more."""
-        ...
-
-    def stopping(self) -> bool:
-        """Tell whether the run is to stop."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -207,70 +184,118 @@ class RunReport:
         return plain
 
 
-def run_topology(
-    topology: Topology,
-    spark: SparkSession,
-    path: str | Path,
-    options: RunOptions,
-    observer: Observer,
-    beside: Beside | None = None,
-) -> RunReport:
-    """Run a topology until its input is through, its time is up or its observer wants it to stop; then drain it.
+class TopologyRun:
+    """A run of a topology, from its start to its report.
+
+    As a context it starts the queries and stops them at the end. In between, whoever started it follows its progress,
+    and lets what is inside come through::
+
+        with TopologyRun(spark, RunOptions(topology=topology)) as run:
+            for progress in run.progress():
+                print(progress.input_rate)
+            run.drain()
+        print(run.report)
 
     Parameters
     ----------
-    topology, spark, path
-        What to run, where, and in which directory.
+    spark : SparkSession
+        Where to run.
     options : RunOptions
-        How.
-    observer : Observer
-        Who watches.
-    beside : Beside, optional
-        What goes on beside it, from the start of the queries until they are drained.
+        What to run, and how.
 
     Raises
     ------
-    OperatorError
-        When an operator broke its contract.
     CheckpointError
-        When another topology ran in `path`.
+        When another topology ran in the directory.
     """
-    running = RunningTopology(topology, spark, path, options.settings)
-    if options.replicas:
-        running.change_replicas(options.replicas)
-    watch = _Watch(running, Workspace(Path(path).absolute()))
-    try:
-        running.start()
-        watch.begin()
-        if beside is not None:
-            beside.begin(running)
-        ending = _follow(running, watch, options, observer, beside)
-        observer.draining()
-        drained = running.drain()
-    finally:
-        if beside is not None:
-            beside.end(running)
-        running.stop(drain=False)
-    return watch.report(str(spark.sparkContext.master), ending, drained)
 
+    def __init__(self, spark: SparkSession, options: RunOptions) -> None:
+        self.options = options
+        self._stack = ExitStack()
+        self.running = RunningTopology(options.topology, spark, self._directory(), options.settings)
+        self._master = str(spark.sparkContext.master)
+        self._watch = _Watch(self.running)
+        self._interrupted, self._drained = False, False
+        self._ending: Ending = "interrupted"
+        self._report: RunReport | None = None
 
-def _follow(
-    running: RunningTopology, watch: _Watch, options: RunOptions, observer: Observer, beside: Beside | None
-) -> Ending:
-    deadline_s = math.inf if options.seconds is None else time.monotonic() + options.seconds
-    while True:
-        running.check()
-        inputs = watch.inputs()
-        progress = watch.progress(inputs)
-        observer.show(progress if beside is None else replace(progress, outlook=beside.outlook()))
-        if observer.stopping():
+    def __enter__(self) -> Self:
+        try:
+            self._start()
+        except BaseException as error:
+            self.__exit__(type(error), error, error.__traceback__)
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._stack:
+            self._stop()
+            if kind is None:
+                self._report = self._watch.report(self._master, self._ending, self._drained)
+
+    def _start(self, replicas: Mapping[str, int] | None = None) -> None:
+        """Start the queries with `replicas`, those of the options first of all."""
+        first = {**(replicas or {}), **self.options.replicas}
+        if first:
+            self.running.change_replicas(first)
+        self.running.start()
+        self._watch.begin()
+
+    def _stop(self) -> None:
+        self.running.stop(drain=False)
+
+    @property
+    def report(self) -> RunReport:
+        """What the run did, once it has ended."""
+        assert self._report is not None, "a run is reported on after its end"
+        return self._report
+
+    def progress(self) -> Iterator[Progress]:
+        """Yield how the run stands, until its input is through, its time is up or it is interrupted.
+
+        Raises
+        ------
+        OperatorError
+            When an operator broke its contract; in general, whatever ended a stage.
+        """
+        seconds = self.options.seconds
+        deadline_s = math.inf if seconds is None else time.monotonic() + seconds
+        while True:
+            self.running.check()
+            inputs = self._watch.inputs()
+            yield replace(self._watch.progress(inputs), control=self.control_status())
+            ending = self._due_ending(inputs, deadline_s)
+            if ending is not None:
+                self._ending = ending
+                return
+            time.sleep(max(0.0, min(self.options.poll_s, deadline_s - time.monotonic())))
+
+    def control_status(self) -> ControlStatus | None:
+        """Return what the controller expects and has decided; None where nobody steers."""
+        return None
+
+    def interrupt(self) -> None:
+        """Let `progress` end, as if the input were through."""
+        self._interrupted = True
+
+    def drain(self) -> None:
+        """Let sources admit nothing new, and wait until what is inside is through."""
+        self._drained = self.running.drain()
+
+    def _due_ending(self, inputs: Mapping[str, InputState], deadline_s: float) -> Ending | None:
+        if self._interrupted:
             return "interrupted"
         if _through(inputs):
             return "all input is through"
-        left_s = deadline_s - time.monotonic()
-        if left_s <= 0:
-            return "time is up"
-        time.sleep(min(options.poll_s, left_s))
+        return "time is up" if time.monotonic() >= deadline_s else None
+
+    def _directory(self) -> Path:
+        if self.options.path is not None:
+            return self.options.path
+        temporary = tempfile.TemporaryDirectory(prefix="foretide-", ignore_cleanup_errors=True)
+        return Path(self._stack.enter_context(temporary))
 
 
 def _through(inputs: Mapping[str, InputState]) -> bool:
@@ -281,9 +306,8 @@ def _through(inputs: Mapping[str, InputState]) -> bool:
 class _Watch:
     """Looks at a running topology from outside."""
 
-    def __init__(self, running: RunningTopology, workspace: Workspace) -> None:
+    def __init__(self, running: RunningTopology) -> None:
         self._running = running
-        self._positions = PositionReader(running.graph, workspace)
         self._started_s = math.nan
         self._arrivals: deque[tuple[float, int]] = deque()
 
@@ -291,7 +315,7 @@ class _Watch:
         self._started_s = time.monotonic()
 
     def inputs(self) -> Mapping[str, InputState]:
-        return self._positions.read()
+        return self._running.inputs()
 
     def progress(self, inputs: Mapping[str, InputState]) -> Progress:
         now_s = time.monotonic()

@@ -86,6 +86,11 @@ class RunningTopology:
         self._pool = ReplicaPool(spark, slots, dict(runner.program for runner in self._stages))
 
     @property
+    def spark(self) -> SparkSession:
+        """Where it runs."""
+        return self._spark
+
+    @property
     def workspace(self) -> Workspace:
         """Where it keeps what must outlive it."""
         return self._workspace

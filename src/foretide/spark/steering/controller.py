@@ -1,17 +1,17 @@
 """Predictive control of a topology on Spark, wired by one call (SPEC P7).
 
-The controller runs in threads of the driver, beside the queries. It reads what they did and replaces the run-time
-configuration; no query ever waits for it, and one whose controller has died goes on with the last plan.
+The controller runs in threads of the driver. It reads what the queries did and replaces the run-time configuration; no
+query ever waits for it, and one whose controller has died goes on with the last plan.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import ClassVar, Protocol
 
 import numpy as np
@@ -20,19 +20,20 @@ from foretide.background import Background
 from foretide.clock import Clock, SystemClock
 from foretide.control import ControlLoop, ControlSettings, Decision, Parts
 from foretide.control.drift import DriftWatch
+from foretide.control.steering import Steering
 from foretide.errors import ForetideError
 from foretide.events import Event, EventLog, EventSink, FanOut, Severity
 from foretide.forecast import Series
-from foretide.forecast.training.model_store import ModelStore
-from foretide.plan import Guarded, Planner
+from foretide.records import Plan
+from foretide.spark.driver.run import ControlStatus
+from foretide.spark.driver.running import RunningTopology
 from foretide.spark.settings import EngineSettings
 from foretide.spark.steering.actuator import Changeable, SparkActuator
 from foretide.spark.steering.executors import ExecutorCounts, ExecutorManager, ExecutorSettings, open_scheduler
 from foretide.spark.steering.monitor import Observed, Sample, SparkMonitor
 from foretide.spark.steering.sampling import Sampler, SampleRecorder
-from foretide.topology import Topology
 
-__all__ = ["Controller", "Recorder", "Steerable", "Steering", "steer"]
+__all__ = ["Controller", "Recorder", "Steerable", "Steering", "last_change", "manage_executors", "steer"]
 
 _LOG = logging.getLogger(__name__)
 _KEPT_DECISIONS = 10_000
@@ -46,6 +47,10 @@ class Steerable(Observed, Changeable, Protocol):
         """How it runs."""
         ...
 
+    def overridden(self, now_s: float) -> Mapping[str, int]:
+        """Return the replicas that are set by hand at an instant, by operator."""
+        ...
+
 
 class Recorder(SampleRecorder, EventSink, Protocol):
     """Keeps what a controller sees and does; `foretide.store.RunRecorder` is one."""
@@ -55,62 +60,33 @@ class Recorder(SampleRecorder, EventSink, Protocol):
         ...
 
 
-@dataclass(frozen=True, kw_only=True)
-class Steering:
-    """What a controller may be given beside its settings.
-
-    Parameters
-    ----------
-    planner : Planner or Guarded, optional
-        Instead of the one that the settings name.
-    execution_s : mapping of str to float
-        Execution times by operator from a benchmark (SPEC P7); they win over those that the topology declares, and
-        drift away from them is reported.
-    executors : ExecutorManager, optional
-        Executors to be scaled along with the slots.
-    recorder : Recorder, optional
-        Keeps measurements, decisions and events.
-    events : EventSink, optional
-        Hears of everything that happens; what is heard is also in `Controller.events`.
-    models : ModelStore, optional
-        Where trained models of the forecaster appear.
-    overrides : callable, optional
-        Tells the replicas that are set by hand at an instant; `RunningTopology.overridden` does.
-    whole_lag : bool
-        Whether events that only wait for the next batch to begin count as queued: for rules that go by lag alone.
-    clock, ticks
-        Tell the time, and durations.
-    """
-
-    planner: Planner | Guarded | None = None
-    execution_s: Mapping[str, float] = field(default_factory=dict)
-    executors: ExecutorManager | None = None
-    recorder: Recorder | None = None
-    events: EventSink | None = None
-    models: ModelStore | None = None
-    overrides: Callable[[float], Mapping[str, int]] | None = None
-    whole_lag: bool = False
-    clock: Clock = field(default_factory=SystemClock)
-    ticks: Callable[[], float] = time.monotonic
-
-
-def steer(running: Steerable, settings: ControlSettings | None = None, steering: Steering | None = None) -> Controller:
+def steer(
+    running: RunningTopology, steering: Steering | ControlSettings | None = None, recorder: Recorder | None = None
+) -> Controller:
     """Start predictive control of a running topology; stop it with ``Controller.stop()``, or use it in a ``with``.
 
     Parameters
     ----------
     running : RunningTopology
         What to steer.
-    settings : ControlSettings
-        Loop, planner, forecaster and guards; ``loop.advisory`` decides and records, but changes nothing.
-    steering : Steering
-        What else it may be given.
+    steering : Steering or ControlSettings
+        Policy, settings and what else a controller may be given; settings alone, with ``loop.advisory`` to decide and
+        record but change nothing, where there is nothing else.
+    recorder : Recorder, optional
+        Keeps measurements, decisions and events.
+
+    Raises
+    ------
+    ExecutorsUnavailable
+        When executors are to be scaled on Spark Connect or ``local[n]``.
 
     Examples
     --------
     ``with start(topology, spark, path) as running, steer(running, load_settings("control.toml")): running.wait()``
     """
-    controller = Controller(running, settings or ControlSettings(), steering or Steering())
+    given = Steering(settings=steering) if isinstance(steering, ControlSettings) else steering or Steering()
+    executors = None if given.executors is None else manage_executors(running.spark, given.executors)
+    controller = Controller(running, given, recorder=recorder, executors=executors)
     controller.start()
     return controller
 
@@ -139,44 +115,54 @@ class Controller(Background):
 
     _name: ClassVar[str] = "foretide-controller"
 
-    def __init__(self, running: Steerable, settings: ControlSettings, steering: Steering) -> None:
+    def __init__(
+        self,
+        running: Steerable,
+        steering: Steering,
+        *,
+        recorder: Recorder | None = None,
+        executors: ExecutorManager | None = None,
+        clock: Clock | None = None,
+        ticks: Callable[[], float] = time.monotonic,
+    ) -> None:
         super().__init__()
-        self.settings, self._recorder, self._clock = settings, steering.recorder, steering.clock
+        self.steering, self.executors = steering, executors
+        self._recorder, self._clock = recorder, clock or SystemClock()
         #: What happened, the latest of it.
         self.events = EventLog(10_000)
-        others = (steering.events, steering.recorder)
-        self._events = FanOut(self.events, *(sink for sink in others if sink is not None))
+        self._events = FanOut(self.events, *(sink for sink in (steering.events, recorder) if sink is not None))
         self.sampler = Sampler(
             running,
-            settings.loop.sample_s,
-            recorder=steering.recorder,
+            steering.settings.loop.sample_s,
+            recorder=recorder,
             events=self._events,
             period_s=0.0 if steering.whole_lag else running.settings.trigger_s,
-            clock=steering.clock,
-            ticks=steering.ticks,
+            clock=self._clock,
+            ticks=ticks,
         )
-        self.actuator = SparkActuator(running, steering.executors)
-        self.executors = steering.executors
+        self.actuator = SparkActuator(running, executors)
         #: The records of the latest cycles, oldest first.
         self.decisions: deque[Decision] = deque(maxlen=_KEPT_DECISIONS)
         self._drift = DriftWatch(dict(steering.execution_s), self._events)
         self._last_counts: ExecutorCounts | None = None
         self._refused = ""
-        self.loop = self._make_loop(running.topology, steering)
+        self.loop = self._make_loop(running)
 
-    def _make_loop(self, topology: Topology, steering: Steering) -> ControlLoop:
+    def _make_loop(self, running: Steerable) -> ControlLoop:
+        steering = self.steering
         parts = Parts(
             metrics=self.monitor,
             actuator=self.actuator,
-            planner=steering.planner or self.settings.make_planner(),
-            forecaster=self.settings.make_forecaster(),
-            clock=steering.clock,
+            planner=steering.make_planner(),
+            forecaster=steering.settings.make_forecaster(),
+            clock=self._clock,
             events=self._events,
             on_decision=self._keep,
             models=steering.models,
-            overrides=steering.overrides,
+            overrides=running.overridden,
         )
-        return ControlLoop(topology.with_execution_times(steering.execution_s), parts, self.settings.loop)
+        topology = running.topology.with_execution_times(steering.execution_s)
+        return ControlLoop(topology, parts, steering.settings.loop)
 
     def start(self) -> None:
         """Begin to sample and to decide."""
@@ -187,7 +173,7 @@ class Controller(Background):
         # The first forecast of a model loads and compiles what it needs: better now than within a deadline.
         with suppress(Exception):
             rehearsed = self.loop.parts.forecaster.clone()
-            rehearsed.fit(Series(np.arange(1.0, 31.0), self.settings.loop.sample_s))
+            rehearsed.fit(Series(np.arange(1.0, 31.0), self.steering.settings.loop.sample_s))
             rehearsed.predict(3)
         self.loop.run(stop=self._stop)
 
@@ -205,6 +191,14 @@ class Controller(Background):
     def samples(self) -> deque[Sample]:
         """The latest samples, oldest first."""
         return self.sampler.samples
+
+    def status(self) -> ControlStatus:
+        """Return what is expected and decided."""
+        last, counts = self.loop.last_decision, self.executor_counts()
+        rates = [] if last is None else [float(forecast.mean.mean()) for forecast in last.forecasts.values()]
+        words = "" if counts is None else f"{counts.observed} of {counts.planned}, {counts.requested} requested"
+        expected = sum(rates) if rates else math.nan
+        return ControlStatus(self.steering.policy_name, expected, last_change(tuple(self.decisions)), words)
 
     def executor_counts(self) -> ExecutorCounts | None:
         """Return the executors planned, requested and observed; None where they are not scaled."""
@@ -241,3 +235,23 @@ class Controller(Background):
         self, kind: str, message: str, severity: Severity = "info", data: Mapping[str, object] | None = None
     ) -> None:
         self._events.emit(Event(self._clock.now_s(), kind, message, severity, data or {}))
+
+
+def last_change(decisions: Sequence[Decision]) -> str:
+    """Return the last decision that changed something, or the last failure, in words."""
+    for decision in reversed(decisions):
+        if decision.failure is not None and decision.failure.ready:
+            return f"{decision.failure}"
+        action, plan = decision.action, decision.plan
+        if action is not None and plan is not None and action.status in ("applied", "advised"):
+            changed = _words(plan, decision)
+            if changed:
+                return changed if action.status == "applied" else f"advice: {changed}"
+    return ""
+
+
+def _words(plan: Plan, decision: Decision) -> str:
+    assert decision.action is not None
+    before, after = decision.action.observed.tolist(), decision.action.planned.tolist()
+    pairs = zip(plan.layout.operators, before, after, strict=True)
+    return ", ".join(f"{operator} {old} → {new}" for operator, old, new in pairs if old != new)

@@ -1,0 +1,207 @@
+"""What was asked on the command line of ``foretide run`` or ``foretide steer``, and what steers a run accordingly."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from foretide.errors import ConfigError
+
+if TYPE_CHECKING:
+    from foretide.control import ControlSettings
+    from foretide.control.policies import Policy
+    from foretide.control.settings import ExecutorSettings
+    from foretide.control.steering import Steering
+    from foretide.events import EventSink
+    from foretide.store import RunStore
+    from foretide.topology import Topology
+
+__all__ = ["RunRequest", "default_master", "default_policy", "is_application"]
+
+#: What decides about an application unless someone else is named; the second where the first is not there.
+_DEFAULT_POLICIES = ("foretide", "pasps")
+# Short, since a change costs nothing here: the pool is warm, and a plan takes effect with the next batch.
+_TD_S = 3.0
+# Between two batches slots are idle while Spark plans and commits: so much of their time can be used.
+_UTILISATION = 0.6
+_NONE = "none"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunRequest:
+    """What was asked on the command line; None is what was not said.
+
+    Parameters
+    ----------
+    named : str or Path
+        The application or file, or the name of a recorded run.
+    policy, forecaster : str, optional
+        Who decides, and who looks ahead.
+    td_s : float, optional
+        Seconds between two decisions.
+    advisory : bool
+        Whether to decide but change nothing.
+    config : Path, optional
+        A file of settings.
+    executors : str, optional
+        Bounds of the executors, such as ``1:4``.
+    master : str, optional
+        Where to run.
+    store : str, optional
+        Where to record; ``none`` for nowhere.
+    """
+
+    named: str | Path
+    policy: str | None = None
+    forecaster: str | None = None
+    td_s: float | None = None
+    advisory: bool = False
+    config: Path | None = None
+    executors: str | None = None
+    master: str | None = None
+    store: str | None = None
+
+    @property
+    def application(self) -> bool:
+        """Whether an application is named, not a file."""
+        return is_application(self.named)
+
+    @property
+    def steered(self) -> bool:
+        """Whether the run is steered.
+
+        Applications are unless one says ``--policy none``, a topology of one's own if an option of control is given.
+        """
+        if self.policy is not None:
+            return self.policy != _NONE
+        given = self.config is not None or self.forecaster is not None or self.td_s is not None or self.advisory
+        return given or self.application
+
+    def master_for(self, topology: Topology) -> str:
+        """Return where to run."""
+        if self.master is not None:
+            return self.master
+        return default_master(topology) if self.application else "local[*]"
+
+    def open_store(self) -> RunStore | None:
+        """Return where runs are recorded; None where they are not."""
+        from foretide.store import RunStore, default_store
+
+        if self.store == _NONE:
+            return None
+        return RunStore(default_store() if self.store is None else self.store)
+
+    @cached_property
+    def settings(self) -> ControlSettings:
+        """The settings of control: what is said wins over the file, and the file over the defaults.
+
+        Raises
+        ------
+        ConfigError
+            When an option or the file is wrong.
+        """
+        from foretide.config import validated
+        from foretide.control import ControlSettings
+
+        values = self._of_file.model_dump(exclude_unset=True)
+        loop = dict(values.get("loop", {}))
+        td_s = loop.get("td_s", _TD_S) if self.td_s is None else self.td_s
+        loop = {"stale_after_s": max(10.0, 5 * td_s), "deadline_s": td_s / 2, **loop, "td_s": td_s}
+        loop.setdefault("sample_s", min(1.0, td_s))
+        if self.advisory:
+            loop["advisory"] = True
+        guards = {"utilisation_target": _UTILISATION, **_given(values.get("guards", {}))}
+        if self.forecaster is not None:
+            values["forecaster"] = self.forecaster
+        found = validated(ControlSettings, {**values, "loop": loop, "guards": guards}, "control")
+        found.make_forecaster()  # which says what is wrong with its name or settings
+        return found
+
+    @cached_property
+    def _of_file(self) -> ControlSettings:
+        from foretide.control import ControlSettings, load_settings
+
+        return ControlSettings() if self.config is None else load_settings(self.config)
+
+    def policies(self, names: str | None = None, option: str = "--policy") -> tuple[Policy, ...]:
+        """Return the policies called `names`; without any, the one that was asked for, or else the default.
+
+        Raises
+        ------
+        ConfigError
+            When a name is not known.
+        """
+        from foretide.control.policies import parse_policies
+
+        settings, of_file = self.settings, self._of_file
+        planner_of_file = of_file.planner if "planner" in of_file.model_fields_set else None
+        chosen = names if names is not None else self.policy or planner_of_file or default_policy()
+        return parse_policies(chosen, settings.forecaster, {**settings.planners, **settings.forecasters}, option)
+
+    def steering(self, topology: Topology, policy: Policy | None = None, events: EventSink | None = None) -> Steering:
+        """Return what steers a run of `topology` under `policy`, or under the one that was asked for.
+
+        Raises
+        ------
+        ConfigError
+            When an option is wrong, or the execution time of an operator is needed and not known.
+        """
+        from foretide.control.profiles import stored_profile
+        from foretide.control.steering import make_steering
+
+        profile = stored_profile(self.named, topology)
+        found = make_steering(
+            self._one_policy() if policy is None else policy,
+            topology,
+            self.settings,
+            execution_s=None if profile is None else profile.execution_s,
+            executors=_executors(self.executors),
+            events=events,
+        )
+        found.settings.make_forecaster()  # before Spark is started: what it needs may not be installed
+        return found
+
+    def _one_policy(self) -> Policy:
+        found = self.policies()
+        if len(found) > 1:
+            raise ConfigError("--policy", expected="one policy; --compare takes several", got=repr(self.policy))
+        return found[0]
+
+
+def is_application(named: str | Path) -> bool:
+    """Tell whether a name on the command line is an application's, not a file's."""
+    return not (Path(named).suffix or Path(named).exists())
+
+
+def default_policy() -> str:
+    """Return who decides unless someone else is named."""
+    from foretide.plan import PLANNERS
+
+    return next(name for name in _DEFAULT_POLICIES if name in PLANNERS)
+
+
+def default_master(topology: Topology) -> str:
+    """Return where an application runs: here, with a slot for every replica of its pools.
+
+    More slots than cores are of use where replicas wait for others most of the time.
+    """
+    return f"local[{max(2, int(topology.maximum_replicas.sum()))}]"
+
+
+def _given(values: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _executors(text: str | None) -> ExecutorSettings | None:
+    """Read the bounds of executors, such as ``1:4``."""
+    if text is None:
+        return None
+    from foretide.config import validated
+    from foretide.control.settings import ExecutorSettings
+
+    least, colon, most = (part.strip() for part in text.partition(":"))
+    if not (colon and least.isdecimal() and most.isdecimal()):
+        raise ConfigError("--executors", expected="the fewest and the most, such as 1:4", got=repr(text))
+    return validated(ExecutorSettings, {"minimum": int(least), "maximum": int(most)}, "--executors")
