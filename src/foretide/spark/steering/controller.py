@@ -19,7 +19,7 @@ import numpy as np
 from foretide.background import Background
 from foretide.clock import Clock, SystemClock
 from foretide.control import ControlLoop, ControlSettings, Decision, Parts
-from foretide.control.drift import DriftWatch
+from foretide.control.profiles import DriftWatch
 from foretide.control.steering import Steering
 from foretide.errors import ForetideError
 from foretide.events import Event, EventLog, EventSink, FanOut, Severity
