@@ -18,13 +18,62 @@ __all__ = [
     "PlanError",
     "TopologyError",
     "TopologyErrors",
+    "error_as_data",
+    "error_from_data",
 ]
 
+import importlib
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 
 class ForetideError(Exception):
-    """The root of every error that Foretide raises on purpose."""
+    """The root of every error that Foretide raises on purpose.
+
+    Whatever its class takes to be made, an error survives pickling with its text and its attributes.
+    """
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), str(self), dict(vars(self)))
+
+
+def _rebuild(kind: type[ForetideError], text: str, values: Mapping[str, Any]) -> ForetideError:
+    error = kind.__new__(kind)
+    error.args = (text,)
+    vars(error).update(values)
+    return error
+
+
+def error_as_data(error: ForetideError) -> dict[str, Any]:
+    """Return an error as plain data for JSON, to be raised in another process by `error_from_data`.
+
+    >>> error = ConfigError("td_s", expected="a positive number", got=-1)
+    >>> error_as_data(error)["fields"]["setting"]
+    'td_s'
+    >>> error_from_data(error_as_data(error)).got
+    -1
+    """
+    kind = type(error)
+    return {
+        "module": kind.__module__,
+        "class": kind.__qualname__,
+        "text": str(error),
+        "fields": {name: value if isinstance(value, _PLAIN) else str(value) for name, value in vars(error).items()},
+    }
+
+
+_PLAIN = (str, int, float, bool, type(None))
+
+
+def error_from_data(data: Mapping[str, Any]) -> ForetideError:
+    """Return the error that `error_as_data` described; of a class that is not known here, the text stays."""
+    try:
+        kind = getattr(importlib.import_module(data["module"]), data["class"])
+    except (ImportError, AttributeError):
+        kind = ForetideError
+    known = isinstance(kind, type) and issubclass(kind, ForetideError)
+    return _rebuild(kind if known else ForetideError, data["text"], data["fields"])
 
 
 class ConfigError(ForetideError, ValueError):
@@ -43,13 +92,6 @@ class ConfigError(ForetideError, ValueError):
     def __init__(self, setting: str, *, expected: str, got: object, remedy: str = "") -> None:
         self.setting, self.expected, self.got, self.remedy = setting, expected, got, remedy
         super().__init__(_sentence(f"setting {setting!r}", expected, got, remedy))
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return _rebuild_config_error, (self.setting, self.expected, self.got, self.remedy)
-
-
-def _rebuild_config_error(setting: str, expected: str, got: object, remedy: str) -> ConfigError:
-    return ConfigError(setting, expected=expected, got=got, remedy=remedy)
 
 
 @dataclass(frozen=True, slots=True)

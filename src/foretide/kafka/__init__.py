@@ -5,7 +5,7 @@ May import `transport`, whose contract its log keeps; never Spark.
 
 from foretide.kafka.broker import Broker, BrokerInfo, default_directory, find_broker, free_port
 from foretide.kafka.client import Cluster, Offsets, confluent
-from foretide.kafka.errors import BrokerError, DataLossError, KafkaError, TopicError, error_in
+from foretide.kafka.errors import BrokerError, DataLossError, KafkaError, TopicError
 from foretide.kafka.jars import KAFKA_VERSION, cache_directory, fetch
 from foretide.kafka.log import KafkaLog, KafkaLogSettings
 from foretide.kafka.segments import KafkaPiece, KafkaSegmentWriter
@@ -27,7 +27,6 @@ __all__ = [
     "cache_directory",
     "confluent",
     "default_directory",
-    "error_in",
     "fetch",
     "find_broker",
     "free_port",

@@ -2,26 +2,13 @@
 
 from __future__ import annotations
 
-import re
-from typing import Any
-
 from foretide.errors import ForetideError
 
-__all__ = ["BrokerError", "DataLossError", "KafkaError", "TopicError", "error_in"]
+__all__ = ["BrokerError", "DataLossError", "KafkaError", "TopicError"]
 
 
 class KafkaError(ForetideError):
-    """The root of the errors about Kafka; they survive pickling, since tasks raise them in other processes."""
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (type(self), str(self), dict(vars(self)))
-
-
-def _rebuild(kind: type[KafkaError], text: str, values: dict[str, Any]) -> KafkaError:
-    error = kind.__new__(kind)
-    Exception.__init__(error, text)
-    vars(error).update(values)
-    return error
+    """The root of the errors about Kafka."""
 
 
 class BrokerError(KafkaError, ConnectionError):
@@ -69,16 +56,3 @@ class DataLossError(KafkaError, LookupError):
             f"{who}: expected {expected} in partition {partition} of topic {topic!r}, got {got}; raise the topic's "
             "retention, or accept the loss with on_data_loss='continue'"
         )
-
-
-def error_in(text: str) -> KafkaError | None:
-    """Return the error about Kafka that a longer text tells of, such as one of Spark's; None where there is none.
-
-    >>> error_in("Caused by: foretide.kafka.errors.TopicError: source 'in': expected topic 'a', got none")
-    TopicError("source 'in': expected topic 'a', got none")
-    """
-    found = re.search(r"foretide\.kafka\.errors\.(\w+): ([^\n]*)", text)
-    if found is None:
-        return None
-    kinds = {kind.__name__: kind for kind in (BrokerError, DataLossError, TopicError)}
-    return _rebuild(kinds.get(found[1], KafkaError), found[2].strip(), {})

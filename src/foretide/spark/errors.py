@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from foretide.errors import ForetideError
 
 __all__ = ["CheckpointError", "OperatorError", "SinkError"]
@@ -16,16 +14,8 @@ class OperatorError(ForetideError, TypeError):
     """
 
     def __init__(self, operator: str, *, expected: str, got: object, remedy: str) -> None:
-        # One line, so that it can be told from the lines of a stack trace around it.
         self.operator, self.expected, self.got, self.remedy = operator, expected, " ".join(str(got).split()), remedy
         super().__init__(f"operator {operator!r}: expected {expected}, got {self.got}; {remedy}")
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _operator_error, (self.operator, self.expected, self.got, self.remedy)
-
-
-def _operator_error(operator: str, expected: str, got: str, remedy: str) -> OperatorError:
-    return OperatorError(operator, expected=expected, got=got, remedy=remedy)
 
 
 class SinkError(ForetideError, RuntimeError):

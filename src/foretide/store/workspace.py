@@ -8,7 +8,10 @@ from pathlib import Path
 
 from foretide.files import claim_file
 
-__all__ = ["Workspace"]
+__all__ = ["FAULT_FILE", "Workspace"]
+
+#: The name of the file in which a stage's reader leaves an error, beside its limits.
+FAULT_FILE = "fault.json"
 
 
 @dataclass(frozen=True)
@@ -24,6 +27,10 @@ class Workspace:
     def limits(self, stage: str) -> Path:
         """Return the file with a stage's admission limit."""
         return self.root / "stages" / stage / "limits.json"
+
+    def fault(self, stage: str) -> Path:
+        """Return the file in which a stage's reader leaves an error for the driver."""
+        return self.limits(stage).with_name(FAULT_FILE)
 
     def edge(self, name: str) -> Path:
         """Return the directory of a queued edge's log."""

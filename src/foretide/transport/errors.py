@@ -10,18 +10,7 @@ from foretide.errors import ForetideError
 __all__ = ["BatchOrderError", "CorruptLogError", "LogFullError", "OffsetError"]
 
 
-def _rebuild(cls: type[Any], values: dict[str, Any]) -> Any:
-    return cls(**values)
-
-
-class _LogError(ForetideError):
-    """An error whose values are attributes and survive pickling, since tasks raise it in other processes."""
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (type(self), dict(vars(self)))
-
-
-class LogFullError(_LogError, OSError):
+class LogFullError(ForetideError, OSError):
     """A log has no room, by its own limit or because the disk is full.
 
     Not a fault of the data: the writer waits until readers commit, or its user grants more room.
@@ -60,7 +49,7 @@ catch up, raise max_bytes, or remove a registered reader that no longer runs
         return str(self.args[0])
 
 
-class CorruptLogError(_LogError, ValueError):
+class CorruptLogError(ForetideError, ValueError):
     """A file of a log is torn, truncated, missing or altered.
 
     Parameters
@@ -82,7 +71,7 @@ class CorruptLogError(_LogError, ValueError):
         super().__init__(f"log file {file}: expected {expected}, got {got}; {self.remedy}")
 
 
-class OffsetError(_LogError, LookupError):
+class OffsetError(ForetideError, LookupError):
     """A reader asked for rows that the log no longer holds, or does not hold yet, or never registered."""
 
     def __init__(self, edge: str, expected: str, got: str, remedy: str) -> None:
@@ -90,7 +79,7 @@ class OffsetError(_LogError, LookupError):
         super().__init__(f"edge {edge!r}: expected {expected}, got {got}; {remedy}")
 
 
-class BatchOrderError(_LogError, ValueError):
+class BatchOrderError(ForetideError, ValueError):
     """A stage committed a batch id below one it had already committed, and not a repeat of it."""
 
     def __init__(self, edge: str, stage: str, batch_id: int, last_batch_id: int) -> None:

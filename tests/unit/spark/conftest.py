@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,7 +18,7 @@ from foretide.latency import LatencyHistogram
 from foretide.spark.driver.routing import Router
 from foretide.spark.inputs.positions import InputState
 from foretide.spark.settings import EngineSettings
-from foretide.spark.tasks.cells import RESULT, unpack
+from foretide.spark.tasks.cells import RESULT, read_result, unpack
 from foretide.spark.tasks.contract import BatchOrder, Program
 from foretide.spark.tasks.operators import OperatorSpec
 from foretide.spark.tasks.program import StageTask
@@ -128,7 +127,7 @@ class LocalStage:
                     rows = [row for rows in unpack(payload) for row in rows.to_pylist()]
                     batch.received[self._plans[edge].name][target] += rows
                 elif not exchanged and edge == RESULT:
-                    batch.results.append(json.loads(payload))
+                    batch.results.append(read_result(payload))
                 elif not exchanged:
                     assert collected, f"rows of {self._plans[edge].name} left after the last round"
                     batch.collected[self._plans[edge].name] += [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from foretide.clock import ManualClock
 from foretide.errors import ConfigError
 from foretide.spark.inputs.contract import InputSpec, LogInput, Position, StageInput, TraceInput, open_input
+from foretide.spark.inputs.faults import read_fault
 from foretide.spark.inputs.stage_source import StageDataSource, StageFeed, StageStreamReader
 from foretide.store import RuntimeStore
 from foretide.transport import ArrowLog, ArrowLogSettings
@@ -165,3 +167,18 @@ class TestStageSource:
         source = StageDataSource({"feed": feed.to_json()})
         assert isinstance(source.streamReader(source.schema()), StageStreamReader)
         assert (source.name(), list(source.streamReader("").read(None))) == ("foretide-stage", [])  # type: ignore[arg-type]
+
+    def test_an_error_is_left_for_the_driver_as_data(self, feed: StageFeed) -> None:
+        assert read_fault(feed.fault_path) is None
+        Path(feed.limits_path).write_text('{"max_rows": "many"}')
+        reader = self.reader(feed)
+        with pytest.raises(ConfigError) as raised:
+            reader.latestOffset(reader.initialOffset(), ALL)
+        left = read_fault(feed.fault_path)
+        assert type(left) is ConfigError and (str(left), vars(left)) == (str(raised.value), vars(raised.value))
+
+    def test_so_is_one_of_an_input_that_cannot_be_opened(self, feed: StageFeed) -> None:
+        broken = replace(feed, inputs=(InputSpec("in", "socket", {}),))
+        with pytest.raises(ConfigError):
+            StageDataSource({"feed": broken.to_json()}).streamReader("")
+        assert "expected a kind among trace" in str(read_fault(feed.fault_path))

@@ -17,6 +17,7 @@ from topologies import line, step
 from foretide.errors import ConfigError
 from foretide.grouping import Dynamic, PartialKey
 from foretide.spark.errors import OperatorError
+from foretide.spark.tasks.cells import RESULT, read_result
 from foretide.spark.tasks.contract import BatchOrder
 from foretide.spark.tasks.program import StageTask
 from foretide.store import RuntimeConfig
@@ -383,9 +384,21 @@ class TestColumns:
         assert notes == {id: None if id < 500 else "late" for id in ALL_IDS}
 
 
+def test_an_error_of_ours_is_a_result_with_all_its_attributes_in_either_kind_of_job() -> None:
+    task = StageTask("split/2", b"\x80\x04\x8c\x0bno_such_mod\x8c\x01f\x93.", BatchOrder(0, 1), first=True)
+    [(edge, alone)] = task.run_alone(0, ())
+    [cells] = task.run(0, iter([]))
+    assert edge == RESULT and cells["edge"].to_pylist() == [RESULT]
+    for result in (alone, cells["payload"][0].as_py()):
+        with pytest.raises(OperatorError) as caught:
+            read_result(result)
+        assert caught.value.operator == "split" and "no_such_mod" in caught.value.got
+
+
 def test_a_program_that_cannot_be_unpacked_names_the_stage_and_the_remedy() -> None:
     task = StageTask("split/1", b"\x80\x04\x8c\x0bno_such_mod\x8c\x01f\x93.", BatchOrder(0, 1), first=True)
     with pytest.raises(
         OperatorError, match=r"'split': expected functions that workers can import, got ModuleNotFound.*addPyFile"
     ):
-        list(task(iter([])))
+        results = [payload for cells in task(iter([])) for payload in cells["payload"].to_pylist()]
+        read_result(results[0])

@@ -16,7 +16,10 @@ from foretide.compile.stages import compile_stages
 from foretide.spark.driver.job import JobResult
 from foretide.spark.driver.stage_runner import StageRunner
 from foretide.spark.errors import OperatorError
+from foretide.spark.inputs.feeds import FirstRound
 from foretide.spark.settings import EngineSettings
+from foretide.spark.tasks.cells import as_bytes, error_cell
+from foretide.spark.tasks.contract import BatchOrder
 from foretide.store.workspace import Workspace
 from foretide.topology import flow
 from foretide.transport import LogFullError
@@ -126,6 +129,22 @@ class TestAttempts:
         broken = OperatorError("a", expected="this", got="that", remedy="change it")
         with pytest.raises(OperatorError):
             self.attempt(make_runner(), [broken, None])
+
+    def test_an_error_that_a_task_reports_is_raised_as_it_was_and_not_tried_again(
+        self, make_runner: Callable[..., StageRunner]
+    ) -> None:
+        runner, runs = make_runner(), list[int]()
+        broken = OperatorError("a", expected="outputs among ['x']", got="'y', got lost; twice", remedy="change it")
+
+        def run_alone(order: Any) -> list[tuple[int, bytes]]:
+            runs.append(1)
+            return [(edge, as_bytes(payload)) for _, edge, payload in [error_cell(broken)]]
+
+        runner._job._run_alone = run_alone  # type: ignore[method-assign]
+        with pytest.raises(OperatorError) as caught:
+            runner._job.run(lambda: BatchOrder(0, 1), FirstRound(None))  # type: ignore[arg-type]
+        assert vars(caught.value) == vars(broken) and str(caught.value) == str(broken)
+        assert len(runs) == 1
 
     def test_a_stop_ends_the_attempts(self, make_runner: Callable[..., StageRunner]) -> None:
         runner = make_runner()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 from collections.abc import Callable, Iterable
@@ -13,11 +12,11 @@ import pyarrow as pa
 from pyspark import RDD
 from pyspark.sql import SparkSession
 
-from foretide.kafka.errors import error_in
+from foretide.errors import ConfigError
 from foretide.spark.columns import spark_schema
 from foretide.spark.errors import OperatorError
 from foretide.spark.inputs.feeds import FirstRound
-from foretide.spark.tasks.cells import ENVELOPE, RESULT, unpack
+from foretide.spark.tasks.cells import ENVELOPE, RESULT, read_result, unpack
 from foretide.spark.tasks.contract import BatchOrder
 from foretide.spark.tasks.program import StageTask
 
@@ -77,7 +76,7 @@ class StageJob:
         for left in range(self._attempts - 1, -1, -1):
             try:
                 return self._execute(make_order(), first)
-            except OperatorError:
+            except (ConfigError, OperatorError):  # as true of the next attempt as of this one
                 raise
             except Exception as error:
                 if not left or self._stopping.is_set():
@@ -87,14 +86,11 @@ class StageJob:
 
     def _execute(self, order: BatchOrder, first: FirstRound) -> JobResult:
         alone = self._rounds == 0 and first.entry is None
-        try:
-            cells = self._run_alone(order) if alone else self._run_rounds(order, first)
-        except Exception as error:
-            raise _plain(error) from error
+        cells = self._run_alone(order) if alone else self._run_rounds(order, first)
         found = JobResult()
         for edge, payload in cells:
             if edge == RESULT:
-                found.results.append(json.loads(payload))
+                found.results.append(read_result(payload))
             else:
                 found.collected.setdefault(edge, []).extend(unpack(payload))
         return found
@@ -122,18 +118,3 @@ def _first_line(error: Exception) -> str:
     """Return what Spark says the cause is, without the stacks around it."""
     lines = [line.removeprefix("Caused by: ") for line in str(error).splitlines() if line.strip()]
     return next((line for line in lines if "SparkException: " in line and "awaitResult" not in line), lines[0])[:500]
-
-
-def _plain(error: Exception) -> Exception:
-    """Return the error of an operator, or about Kafka, out of Spark's wrapping, where one is behind it."""
-    text = str(error)
-    if (about_kafka := error_in(text)) is not None:
-        return about_kafka
-    marker = "foretide.spark.errors.OperatorError: "
-    if marker not in text:
-        return error
-    line = text.split(marker, 1)[1].splitlines()[0]
-    operator = line.split("'")[1] if "'" in line else "?"
-    expected, _, rest = line.partition(", got ")
-    got, _, remedy = rest.rpartition("; ")
-    return OperatorError(operator, expected=expected.partition(": expected ")[2], got=got, remedy=remedy)

@@ -13,12 +13,12 @@ from pyspark.sql import SparkSession
 
 from foretide.compile.stages import StageGraph, compile_stages
 from foretide.errors import ConfigError
-from foretide.kafka.errors import error_in
 from foretide.latency import LatencyHistogram
 from foretide.spark.driver.checkpoint import check_checkpoint
 from foretide.spark.driver.query_progress import ProgressLog
 from foretide.spark.driver.routing import check_options
 from foretide.spark.driver.stage_runner import StageRunner
+from foretide.spark.inputs.faults import read_fault
 from foretide.spark.inputs.positions import InputState, PositionReader, reads_frames
 from foretide.spark.pool.pool import ReplicaPool
 from foretide.spark.settings import EngineSettings
@@ -166,7 +166,7 @@ class RunningTopology:
         """Raise the error that ended a stage, if one did."""
         for runner in self._stages:
             if runner.query is not None and (error := runner.query.exception()) is not None:
-                raise runner.failure or error_in(str(error)) or error
+                raise runner.failure or read_fault(self._workspace.fault(runner.stage.id)) or error
 
     def drain(self, timeout_s: float = 60.0) -> bool:
         """Let sources admit nothing new and wait until what is inside is through; return whether it is."""

@@ -95,6 +95,7 @@ class StageRunner:
         # As Spark SQL sets it for its functions: workers with another environment would be others, and not warm.
         self._spark.sparkContext.environment["SPARK_SIMPLIFIED_TRACEBACK"] = "1"
         self._write_limit()
+        self._workspace.fault(self.stage.id).unlink(missing_ok=True)
         writer = (
             self._feed.open(self._spark)
             .writeStream.foreachBatch(self.run_batch)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
@@ -16,8 +17,10 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from foretide.clock import Clock, SystemClock
 from foretide.spark.inputs.contract import InputSpec, Position, StageInput, open_input
+from foretide.spark.inputs.faults import leaves_fault, leaving_fault
 from foretide.spark.inputs.limits import WatchedLimits
 from foretide.store import RuntimeStore
+from foretide.store.workspace import FAULT_FILE
 from foretide.traces.plan import UNLIMITED_ROWS
 
 __all__ = ["StageDataSource", "StageFeed", "StageStreamReader"]
@@ -45,6 +48,11 @@ class StageFeed:
         """Return it as the option of the data source."""
         return json.dumps(asdict(self))
 
+    @property
+    def fault_path(self) -> str:
+        """Where the reader leaves an error for the driver, see `foretide.spark.inputs.faults`."""
+        return str(Path(self.limits_path).with_name(FAULT_FILE))
+
     @classmethod
     def from_json(cls, text: str) -> StageFeed:
         """Return what `to_json` described."""
@@ -57,7 +65,7 @@ class StageStreamReader(DataSourceStreamReader):
     """Decides which rows of a stage's inputs make up the next batch."""
 
     def __init__(self, feed: StageFeed, clock: Clock | None = None) -> None:
-        self._feed = feed
+        self.fault_path = feed.fault_path
         self._clock = clock or SystemClock()
         self._inputs: Mapping[str, StageInput] = {spec.name: open_input(spec) for spec in feed.inputs}
         self._limits = WatchedLimits(feed.limits_path)
@@ -65,12 +73,14 @@ class StageStreamReader(DataSourceStreamReader):
         self._last: dict[str, Position] | None = None
         self._released: dict[str, int] = {}
 
+    @leaves_fault
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Return the position before the first row of every input."""
         now_us = self._now_us()
         self._last = {name: part.begin(now_us) for name, part in self._inputs.items()}
         return self._last
 
+    @leaves_fault
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """Return where the next batch ends: all that is there, within the limits, each input in proportion."""
         self._last = start
@@ -92,6 +102,7 @@ class StageStreamReader(DataSourceStreamReader):
         """Leave the limit to the watched file."""
         return ReadMaxRows(UNLIMITED_ROWS)
 
+    @leaves_fault
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         """Return the arrivals at every input, whether or not batches could take them."""
         if self._last is None:
@@ -110,6 +121,7 @@ class StageStreamReader(DataSourceStreamReader):
         """Give Spark nothing to read."""
         return iter(())
 
+    @leaves_fault
     def commit(self, end: dict[str, Any]) -> None:
         """Let inputs drop what was read before the batch that ended at `end`, which may still be replayed."""
         for name, position in end.items():
@@ -157,4 +169,6 @@ class StageDataSource(DataSource):
 
     def streamReader(self, schema: Any) -> StageStreamReader:  # noqa: N802
         """Return the reader."""
-        return StageStreamReader(StageFeed.from_json(self.options["feed"]))
+        feed = StageFeed.from_json(self.options["feed"])
+        with leaving_fault(feed.fault_path):
+            return StageStreamReader(feed)

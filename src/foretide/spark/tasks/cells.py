@@ -6,13 +6,28 @@ instead of many small rows and every edge can have columns of its own.
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TypeAlias
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-__all__ = ["ENVELOPE", "RESULT", "Cell", "as_bytes", "by_schema", "envelope", "pack", "unpack"]
+from foretide.errors import ForetideError, error_as_data, error_from_data
+
+__all__ = [
+    "ENVELOPE",
+    "RESULT",
+    "Cell",
+    "as_bytes",
+    "by_schema",
+    "envelope",
+    "error_cell",
+    "pack",
+    "read_result",
+    "result_cell",
+    "unpack",
+]
 
 ENVELOPE = pa.schema([("target", pa.int32()), ("edge", pa.int32()), ("payload", pa.binary())])
 """The columns in which rows change tasks."""
@@ -45,6 +60,27 @@ def unpack(payload: pa.Buffer | bytes) -> Iterator[pa.RecordBatch]:
     """Yield the batches of a packed cell."""
     with pa.ipc.open_stream(payload) as reader:
         yield from reader
+
+
+def result_cell(result: Mapping[str, Any]) -> Cell:
+    """Return what a task reports, for the driver."""
+    return 0, RESULT, json.dumps(result).encode()
+
+
+def error_cell(error: ForetideError) -> Cell:
+    """Return the error that ended a task, for the driver.
+
+    It travels as a result: Spark would run the task again, and leave nothing of the error but its stack trace.
+    """
+    return result_cell({"error": error_as_data(error)})
+
+
+def read_result(payload: bytes) -> dict[str, Any]:
+    """Return what a task reports; raise the error that ended it, if one did."""
+    result: dict[str, Any] = json.loads(payload)
+    if "error" in result:
+        raise error_from_data(result["error"])
+    return result
 
 
 def as_bytes(payload: bytes | pa.Buffer) -> bytes:

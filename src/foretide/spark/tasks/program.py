@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pyarrow as pa
 
+from foretide.errors import ForetideError
 from foretide.spark.errors import OperatorError
-from foretide.spark.tasks.cells import as_bytes, envelope
+from foretide.spark.tasks.cells import as_bytes, envelope, error_cell
 from foretide.spark.tasks.contract import BatchOrder, Program, Slice
 from foretide.spark.tasks.operators import OperatorRunner
 from foretide.spark.tasks.work import Machine, Work
@@ -56,32 +57,41 @@ class StageTask:
 
     def run(self, replica: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Run the task of one replica: take what came for it, yield what is for others and for the driver."""
-        work = Work(_machine(self._key, self._program), self._order, replica)
         try:
-            if not self._first:
-                yield from work.takeenvelopes(batches)
-            elif self._entry is not None:
-                work.take_frame(self._entry, batches)
-            else:
-                for _ in batches:
-                    pass
-                work.take_slices(self._slices(replica))
-            for cells in work.finish():
-                yield envelope(cells)
-        except BaseException:
-            work.discard()
-            raise
+            with self._work(replica) as work:
+                if not self._first:
+                    yield from work.takeenvelopes(batches)
+                elif self._entry is not None:
+                    work.take_frame(self._entry, batches)
+                else:
+                    work.take_slices(self._slices(replica))
+                for cells in work.finish():
+                    yield envelope(cells)
+        except ForetideError as error:
+            yield envelope([error_cell(error)])
+        for _ in batches:  # Spark gives up a worker that leaves some of its input
+            pass
 
     def run_alone(self, replica: int, nothing: Iterable[Any]) -> Iterator[tuple[int, bytes]]:
         """Run the task of one replica in a stage without exchanges: yield edges and cells, all for the driver.
 
         This is for `RDD.mapPartitionsWithIndex`, which starts a job in half the time of a DataFrame.
         """
+        try:
+            with self._work(replica) as work:
+                work.take_slices(self._slices(replica))
+                for cells in work.finish():
+                    yield from ((edge, as_bytes(payload)) for _, edge, payload in cells)
+        except ForetideError as error:
+            _, edge, payload = error_cell(error)
+            yield edge, as_bytes(payload)
+
+    @contextmanager
+    def _work(self, replica: int) -> Iterator[Work]:
+        """Give the work of one task; where it fails, nothing that it wrote is left."""
         work = Work(_machine(self._key, self._program), self._order, replica)
         try:
-            work.take_slices(self._slices(replica))
-            for cells in work.finish():
-                yield from ((edge, as_bytes(payload)) for _, edge, payload in cells)
+            yield work
         except BaseException:
             work.discard()
             raise

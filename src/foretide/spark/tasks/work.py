@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,7 +15,7 @@ from foretide.compile.stages import EdgePlan
 from foretide.errors import ConfigError
 from foretide.grouping import Assignment
 from foretide.health.task_features import TaskTimes
-from foretide.spark.tasks.cells import RESULT, Cell, by_schema, envelope, pack, unpack
+from foretide.spark.tasks.cells import Cell, by_schema, envelope, pack, result_cell, unpack
 from foretide.spark.tasks.contract import BatchOrder, Program, Slice
 from foretide.spark.tasks.keys import field_names, first_row_id, row_keys, unroutable
 from foretide.spark.tasks.operators import EVENT_TIME_COLUMN, OperatorRunner
@@ -102,7 +101,7 @@ class Work:
         for (number, _), writer in self._writers.items():
             written[number].append(_described(writer.close()))
         self._writers.clear()
-        yield [(0, RESULT, json.dumps(self._result(written)).encode())]
+        yield [result_cell(self._result(written))]
 
     def discard(self) -> None:
         """Give up what was written, since the task failed."""
