@@ -272,6 +272,36 @@ class TestFaults:
         assert letters[0]["message"].startswith("not ")
         assert running.by_operator()["picky"].failed == 12
 
+    def test_a_stage_stops_where_most_events_fail_and_a_mended_function_goes_on_without_loss_or_repeat(
+        self, spark: SparkSession, tmp_path: Path, write_trace: Write, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        trace = write_trace(1000, 1000)
+
+        def topology(late: Callable[[pa.RecordBatch], pa.RecordBatch]) -> Topology:
+            job = flow("mended")
+            stream = job.source("in", "trace", trace=trace, until="all").operator("late", late, mode="arrow")
+            stream.operator("b", same, mode="arrow", queued=True).sink("out", "sqlite", path=str(tmp_path / "out.db"))
+            return job.build()
+
+        def broken(batch: pa.RecordBatch) -> pa.RecordBatch:
+            return batch if batch["id"][0].as_py() < 800 else batch.slize(0)
+
+        settings = EngineSettings(first_rows=400, max_rows=400, failed_window=300)
+        with caplog.at_level("WARNING"), pytest.raises(OperatorError) as caught:
+            with start(topology(broken), spark, tmp_path / "run", settings) as running:
+                running.wait(60)
+        error = caught.value
+        assert error.operator == "late" and "AttributeError" in error.got and '"id": 800' in error.got
+        assert "test_engine.py:" in error.got and "else batch.slize(0)" in error.got
+        assert "operator 'late' failed on" in caplog.text and "batch.slize(0)" in caplog.text
+        assert [failure.operator for failure in running.failures()] == ["late"]
+        with start(topology(same), spark, tmp_path / "run", settings) as running:
+            running.wait()
+        with closing(sqlite3.connect(tmp_path / "out.db")) as database:
+            found = [id for (id,) in database.execute("SELECT id FROM out")]
+        assert sorted(found) == list(range(2000))
+        assert running.dead_letters.end_offset() == 0
+
     @pytest.mark.parametrize(
         ("function", "declared", "expected", "got"),
         [

@@ -20,6 +20,8 @@ __all__ = ["Monitor"]
 _SAME_INSTANT_S = 1e-6
 # Less than this of an event is none: a share or a time per event cannot be told from it.
 _SOME_EVENTS = 1e-9
+# The time of one event where all of them fail: none, but planners divide by it.
+_NO_WORK_S = 1e-9
 
 
 class Monitor:
@@ -141,7 +143,7 @@ class Monitor:
         scale = settings.td_s / covered_s
         processed, passed = _total(recent, "processed"), _total(recent, "passed")
         busy_s = _total(recent, "busy_s")
-        self._learn(processed, passed, busy_s)
+        self._learn(processed, _total(recent, "failed"), passed, busy_s)
         rates = self._rates.latest()
         last = recent[-1]
         return Window(
@@ -164,17 +166,24 @@ class Monitor:
             measurement_ids=tuple(measurement.id for measurement in recent),
         )
 
-    def _learn(self, processed: Floats, passed: Floats, busy_s: Floats) -> None:
-        """Bring shares and execution times up to date where something was processed; elsewhere the last ones stay.
+    def _learn(self, processed: Floats, failed: Floats, passed: Floats, busy_s: Floats) -> None:
+        """Bring shares and execution times up to date where something was taken; elsewhere the last ones stay.
+
+        Both are per event taken, which is what planners multiply them by. An event that fails gives nothing and counts
+        as no work, so it calls for no replicas, neither here nor further down; the time that goes into it is lost
+        whatever the number of replicas.
 
         A source sends all its events down each of its edges, so those shares are never measured: events that wait at
         the source would make them look smaller.
         """
         flow = self._topology.flow
-        some = np.where(processed > _SOME_EVENTS, processed, 0.0)
+        taken = processed + failed
+        some = np.where(taken > _SOME_EVENTS, taken, 0.0)
         at_start = np.concatenate((np.zeros(flow.sources), some))[flow.starts]
         self._share = edge_shares(passed, at_start, self._share)
-        self._execution_s = np.divide(busy_s, some, out=self._execution_s.copy(), where=(some > 0) & (busy_s > 0))
+        known = (some > 0) & ((busy_s > 0) | (failed > 0))
+        work_s = np.maximum(busy_s, _NO_WORK_S * some)
+        self._execution_s = np.divide(work_s, some, out=self._execution_s.copy(), where=known)
 
 
 def _total(measurements: Iterable[Measurement], name: str) -> Floats:

@@ -39,7 +39,7 @@ def measurement_of(
     passed : mapping of (start, end) or (start, output, end) to events
         Events on each edge; an edge that is missing passed none.
     by_operator : mapping of field to mapping of operator to value
-        ``processed``, ``queued``, ``busy_s`` and ``replicas``; an operator that is missing has 0.
+        ``processed``, ``queued``, ``busy_s``, ``failed`` and ``replicas``; an operator that is missing has 0.
     **more
         Further fields of `Measurement`.
 
@@ -65,7 +65,7 @@ def measurement_of(
     array([60.])
     """
     layout = topology.layout
-    fields = ("processed", "queued", "busy_s", "replicas")
+    fields = ("processed", "queued", "busy_s", "failed", "replicas")
     _check_names("by_operator", by_operator, fields)
     columns = {name: _column(name, by_operator.get(name, {}), layout.operators) for name in fields}
     return Measurement(
@@ -77,6 +77,7 @@ def measurement_of(
         processed=columns["processed"],
         queued=columns["queued"],
         busy_s=columns["busy_s"],
+        failed=columns["failed"],
         replicas=cast("Ints", columns["replicas"]),
         **more,
     )

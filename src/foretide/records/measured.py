@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 
 import numpy as np
 
@@ -54,17 +54,19 @@ class Measurement:
     passed : array over edges
         Events that the edge's end received from its start (λ_i^p).
     processed : array over operators
-        Events that the operator finished (μ_i).
+        Events that the operator finished (μ_i); those that it failed on are not among them.
     queued : array over operators
         Events that wait before the operator at the end of the stretch (|q_i|).
     busy_s : array over operators
-        Time that all its replicas together spent on user code.
+        Time that all its replicas together spent on the events that they finished.
     replicas : array of int over operators
         Replicas observed to be active.
     cpu : CpuUse, optional
         CPU by replica, where the source can see it.
     latency_s : float, optional
         Mean end-to-end latency of the events that left the topology.
+    failed : array over operators, optional
+        Events that the operator took and gave up on; none unless given.
     """
 
     layout: Layout
@@ -78,6 +80,7 @@ class Measurement:
     replicas: Ints
     cpu: CpuUse | None = None
     latency_s: float | None = None
+    failed: Floats = field(default_factory=lambda: np.zeros(0))
 
     def __post_init__(self) -> None:
         if not np.isfinite(self.ended_at_s):
@@ -86,7 +89,9 @@ class Measurement:
             raise MetricsError(f"duration_s: expected at least {SHORTEST_S:g} seconds, got {self.duration_s}")
         set_amounts(self, "arrived", self.layout.sources)
         set_amounts(self, "passed", self.layout.edges)
-        for name in ("processed", "queued", "busy_s"):
+        if not np.size(self.failed):
+            object.__setattr__(self, "failed", np.zeros(len(self.layout.operators)))
+        for name in ("processed", "queued", "busy_s", "failed"):
             set_amounts(self, name, self.layout.operators)
         set_amounts(self, "replicas", self.layout.operators, dtype=np.int64)
         if self.latency_s is not None and not 0 <= self.latency_s < np.inf:
@@ -128,7 +133,8 @@ class Window:
         Events passed on the edge per event finished at its start (θ_i^p, SPEC P5 Eq. 6); measured, else the last
         one known, else declared.
     execution_s : array over operators
-        Mean execution time of one event (et_i); NaN where it was neither measured nor declared.
+        Mean execution time of one event (et_i), one that fails taking none; NaN where it was neither measured nor
+        declared.
     utilisation : array over operators
         Mean utilisation of the replicas (SPEC P3 Eq. 1).
     replicas : array of int over operators

@@ -28,6 +28,16 @@ class EngineSettings(Settings):
     )
     warm_pool: bool = Field(default=True, description="Start Python workers before they are needed, and keep them.")
     retries: int = Field(default=1, ge=0, le=10, description="Times that a failed event is tried again.")
+    failed_share: float = Field(
+        default=0.5,
+        gt=0,
+        le=1,
+        description="Share of an operator's last events that may fail; if more do, its stage stops with that error. "
+        "1: it never stops for that.",
+    )
+    failed_window: int = Field(
+        default=1_000, ge=1, description="The last events of which that share is taken, at least; batches count whole."
+    )
     batch_attempts: int = Field(
         default=3,
         ge=1,

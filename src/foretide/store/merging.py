@@ -24,7 +24,7 @@ __all__ = ["joined", "merge_features", "merge_latencies", "merge_measurements"]
 _RESOLUTION_S = 60.0
 # Stretches that miss each other by less follow one another.
 _GAP_S = 1e-3
-_SUMS = ("arrived", "passed", "processed", "busy_s")
+_SUMS = ("arrived", "passed", "processed", "busy_s", "failed")
 
 
 def merge_measurements(run_id: str, layout: Layout, rows: Sequence[Row]) -> list[TableRow]:

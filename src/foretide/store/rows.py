@@ -37,6 +37,8 @@ __all__ = [
 TableRow: TypeAlias = tuple[str, tuple[Any, ...]]
 
 _COLUMNS = ("arrived", "passed", "processed", "queued", "busy_s", "replicas")
+# Behind the others, where any event failed; rows of versions that did not count failures lack it.
+_FAILED = "failed"
 
 
 def measurement_row(
@@ -48,7 +50,8 @@ def measurement_row(
             f"run {run_id}, {measurement.id}: expected the layout of the run's topology, got operators "
             f"{list(measurement.layout.operators[:5])}; record each topology as a run of its own"
         )
-    amounts = pack(np.concatenate([getattr(measurement, name) for name in _COLUMNS]))
+    names = (*_COLUMNS, _FAILED) if measurement.failed.any() else _COLUMNS
+    amounts = pack(np.concatenate([getattr(measurement, name) for name in names]))
     cpu = measurement.cpu
     used = None if cpu is None else pack(np.concatenate([cpu.operator, cpu.core, cpu.used, cpu.reserved]))
     instant = (measurement.ended_at_s, measurement.duration_s, resolution_s, measurement.latency_s)
@@ -60,17 +63,18 @@ def measurement_of_row(row: Row, layout: Layout) -> Measurement:
     _, _, ended_at_s, duration_s, _, latency_s, amounts, cpu = row
     operators = len(layout.operators)
     sizes = [len(layout.sources), len(layout.edges), *(operators,) * 4]
-    values = unpack(amounts)
-    if values.size != sum(sizes):
-        raise ForetideError(f"stored measurement: expected {sum(sizes)} amounts, got {values.size}")
-    columns = dict(zip(_COLUMNS, np.split(values, np.cumsum(sizes)[:-1]), strict=True))
+    values, total = unpack(amounts), sum(sizes)
+    if values.size not in (total, total + operators):
+        raise ForetideError(f"stored measurement: expected {total} or {total + operators} amounts, got {values.size}")
+    *columns, failed = np.split(values, np.cumsum(sizes))
     return Measurement(
         layout=layout,
         ended_at_s=ended_at_s,
         duration_s=duration_s,
         latency_s=latency_s,
         cpu=None if cpu is None else _cpu_of(unpack(cpu)),
-        **columns,  # type: ignore[arg-type]
+        failed=failed,
+        **dict(zip(_COLUMNS, columns, strict=True)),  # type: ignore[arg-type]
     )
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -103,6 +104,31 @@ def test_execution_time_is_busy_time_by_events() -> None:
     window = monitor_with(*interval()).window(30.0)
     # O1: 24 s / 240; O2: 8.4 s / 168, no longer the declared .02; O3 finished events in no time that was seen.
     assert window.execution_s.tolist() == pytest.approx([0.1, 0.05, np.nan, np.nan], nan_ok=True)
+
+
+def failing(failed: float, busy_s: float) -> Measurement:
+    """Return an interval in which O1 took 300 events and failed on some of them."""
+    good = 300 - failed
+    by_operator = {"processed": {"O1": good}, "failed": {"O1": failed}, "busy_s": {"O1": busy_s}, "replicas": {"O1": 2}}
+    passed = {("in", "O1"): 300, ("O1", "O2"): good}
+    return measured(30.0, 30.0, arrived={"in": 300}, passed=passed, by_operator=by_operator)
+
+
+def test_events_that_fail_are_not_processed_and_call_for_no_replicas() -> None:
+    window = monitor_with(failing(failed=240, busy_s=6.0)).window(30.0)
+    assert (window.received[0], window.processed[0]) == (300.0, 60.0)
+    # 60 good events took 0.1 s each. What 300 need, of which 240 fail, is what these 60 need: 6 s, and nothing behind.
+    assert window.execution_s[0] * window.received[0] == pytest.approx(6.0)
+    assert window.share[TOPOLOGY.layout.edge_index[("O1", "news", "O2")]] * window.received[0] == pytest.approx(60.0)
+
+
+def test_an_operator_that_fails_on_everything_has_no_work() -> None:
+    monitor = monitor_with(*interval())
+    assert monitor.window(30.0).execution_s[0] == pytest.approx(0.1)
+    monitor.add([replace(failing(failed=300, busy_s=0.0), ended_at_s=60.0)])
+    window = monitor.window(60.0)
+    assert 0 < window.execution_s[0] < 1e-6
+    assert window.utilisation[0] == 0.0
 
 
 def test_p3_eq_1_utilisation_is_busy_time_by_replica_time() -> None:

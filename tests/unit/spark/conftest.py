@@ -25,6 +25,7 @@ from foretide.spark.tasks.program import StageTask
 from foretide.spark.tasks.statistics import BatchStatistics, OperatorStatistics
 from foretide.store import RuntimeConfig
 from foretide.topology import Topology
+from foretide.transport.dead_letters import Failure
 
 Rows: TypeAlias = list[dict[str, Any]]
 
@@ -152,6 +153,7 @@ class FakeRun:
     groupings: dict[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict)
     counted: dict[str, int] = field(default_factory=dict)
     by_hand: dict[str, int] = field(default_factory=dict)
+    failed: list[Failure] = field(default_factory=list)
     refuse: Exception | None = None
     broken: Exception | None = None
     settings: EngineSettings = field(default_factory=EngineSettings)
@@ -165,6 +167,9 @@ class FakeRun:
         if self.broken is not None:
             raise self.broken
         return list(self.done)
+
+    def failures(self) -> list[Failure]:
+        return list(self.failed)
 
     def replicas(self) -> dict[str, int]:
         return dict(self.plan)

@@ -14,7 +14,9 @@ from foretide.events import EventLog
 from foretide.spark.inputs.positions import InputState
 from foretide.spark.steering.monitor import Sample, SparkMonitor
 from foretide.spark.steering.sampling import Sampler
+from foretide.spark.tasks.statistics import OperatorStatistics
 from foretide.topology import Topology, flow
+from foretide.transport.dead_letters import Failure
 
 
 def two_stages() -> Topology:
@@ -120,6 +122,16 @@ class TestBatches:
         assert first.latency_s == pytest.approx(0.5)
         assert not second.processed.any() and second.latency_s is None
 
+    def test_what_failed_is_not_processed_and_its_time_is_no_work(
+        self, run: Any, monitor: SparkMonitor, time_: Ticker
+    ) -> None:
+        run.finish("in", {"a": (100, 5.0)})
+        run.done[-1].operators["a", 0] = OperatorStatistics(100, 10, busy_s=5.0, failed=90, failing_s=4.5)
+        time_.pass_s(1.0)
+        [measurement] = monitor.collect()
+        assert (measurement.processed[0], measurement.failed[0]) == (10.0, 90.0)
+        assert measurement.busy_s[0] == pytest.approx(0.5)
+
     def test_a_queued_edge_gets_what_is_written_to_its_log(
         self, run: Any, monitor: SparkMonitor, time_: Ticker
     ) -> None:
@@ -200,6 +212,21 @@ class TestFaults:
 
 
 class TestSampler:
+    def test_the_first_failure_of_each_kind_is_an_event(self, run: Any, time_: Ticker) -> None:
+        log = EventLog()
+        sampler = Sampler(run, 1.0, events=log, clock=time_.clock, ticks=lambda: time_.ticks)
+        first = Failure("a", "KeyError", "'word'", '{"id": 3}', "job.py:7: row['word']", 12)
+        for failed in ([first], [replace(first, count=20)], [replace(first, count=20), replace(first, operator="b")]):
+            run.failed = failed
+            time_.pass_s(1.0)
+            sampler.sample()
+        assert [(event.kind, event.severity, event.data["operator"]) for event in log] == [
+            ("operator.failed", "warning", "a"),
+            ("operator.failed", "warning", "b"),
+        ]
+        [event, _] = log
+        assert event.message == str(first) and event.data["count"] == 12
+
     @pytest.fixture
     def events(self) -> EventLog:
         return EventLog()

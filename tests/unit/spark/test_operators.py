@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -276,6 +277,30 @@ class TestFailures:
         op = runner(function, retries=3)
         assert ids(op.run(PLAIN)) == [1, -1, 3, -3, 4, -4]
         assert [letter.message for letter in op.letters] == ["half way"]
+
+    @pytest.mark.parametrize("mode", MODES)
+    def test_time_in_calls_that_raise_is_told_from_work(self, mode: str) -> None:
+        good, bad = runner(Flaky(mode), mode), runner(Flaky(mode, n1=99, n2=99, n3=99, n4=99), mode)
+        good.run(EVENTS)
+        bad.run(EVENTS)
+        assert good.failing_s == 0 < good.busy_s
+        assert 0 < bad.failing_s <= bad.busy_s
+
+    def test_a_letter_names_the_line_of_the_users_code_that_raised(self, tmp_path: Path) -> None:
+        script = tmp_path / "job.py"
+        script.write_text("def split(rows):\n    rows = rows.copy()\n    return rows.asign(n=1)\n")
+        names: dict[str, Any] = {}
+        exec(compile(script.read_text(), str(script), "exec"), names)
+        op = runner(names["split"], "pandas")
+        op.run(PLAIN)
+        # The exception arose inside pandas; the line is the one that called it.
+        assert {letter.where for letter in op.letters} == {f"{script}:3: return rows.asign(n=1)"}
+        assert {letter.error for letter in op.letters} == {"AttributeError"}
+
+    def test_a_function_without_lines_has_none_to_name(self) -> None:
+        op = runner(int)
+        op.run(PLAIN)
+        assert [letter.where for letter in op.letters] == [""] * 4
 
     def test_dead_letters_become_rows(self) -> None:
         op = runner(Flaky("rows", n1=99, n4=99))

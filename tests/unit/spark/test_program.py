@@ -67,9 +67,9 @@ class TestChains:
         total = sum(part.num_rows for part in EVENTS[:4])
         counts = Counter[str]()
         for result in batch.results:
-            for id, (rows_in, rows_out, busy_s, waited_s, failed) in result["operators"].items():
+            for id, (rows_in, rows_out, busy_s, waited_s, failed, failing_s) in result["operators"].items():
                 counts.update({f"{id} in": rows_in, f"{id} out": rows_out, "failed": failed})
-                assert busy_s > 0 and waited_s > 0
+                assert busy_s > 0 and waited_s > 0 and failing_s == 0
         assert counts == {
             "odd in": total,
             "odd out": total // 2,
@@ -349,6 +349,11 @@ class TestQueuedEdges:
         ]
         assert sorted(json.loads(row["event"])["id"] for row in found) == ALL_IDS[::100]
         assert {(row["operator"], row["error"]) for row in found} == {("picky", "ValueError")}
+        counts = Counter[str]()
+        for result in batch.results:
+            for failure in result["failures"]:
+                counts[failure["where"].partition(": ")[2]] += failure["count"]
+        assert counts == {"raise ValueError(f\"not {row['id']}\")": 50}
         assert sorted(ids(batch.at("out"))) == [id for id in ALL_IDS if id % 100]
 
     def test_a_task_that_fails_leaves_no_segment(self, local_stage: Local, tmp_path: Path) -> None:

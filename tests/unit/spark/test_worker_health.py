@@ -30,7 +30,7 @@ def task(worker: str, stage: int, started_s: float, took_s: float, rows: int = 1
     found = {"id": worker, "machine": "host", "stage": stage, "started_at_s": started_s, "took_s": took_s}
     return {
         "replica": 0,
-        "operators": {"query": (rows, rows, 0.01 * rows, 0.5 * rows, 0)},
+        "operators": {"query": (rows, rows, 0.01 * rows, 0.5 * rows, 0, 0.0)},
         "edges": {},
         "event_times": [],
         "worker": found | {"sending_s": 0.02, "parcels": 2} | extra,

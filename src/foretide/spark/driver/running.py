@@ -28,6 +28,7 @@ from foretide.store import RuntimeStore
 from foretide.store.workspace import Workspace
 from foretide.topology import Topology
 from foretide.transport import ArrowLog
+from foretide.transport.dead_letters import Failure
 
 __all__ = ["RunningTopology", "start"]
 
@@ -223,6 +224,10 @@ class RunningTopology:
         for runner in self._stages:
             total.merge(runner.totals)
         return total
+
+    def failures(self) -> list[Failure]:
+        """Return what operators failed on since the start, one entry for each operator and kind."""
+        return [failure for runner in self._stages for failure in runner.failures]
 
     def inputs(self) -> dict[str, InputState]:
         """Return how far every input has come: sources by their ids, queued edges by their names."""

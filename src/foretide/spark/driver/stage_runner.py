@@ -21,6 +21,7 @@ from foretide.health.task_features import FeatureOrder
 from foretide.spark.columns import arrow_schema
 from foretide.spark.driver.admission import Admission, Reading
 from foretide.spark.driver.ends import StageEnds
+from foretide.spark.driver.failures import FailureWatch
 from foretide.spark.driver.job import StageJob
 from foretide.spark.driver.routing import Router
 from foretide.spark.errors import OperatorError
@@ -36,6 +37,7 @@ from foretide.store import RuntimeConfig, RuntimeStore
 from foretide.store.workspace import Workspace
 from foretide.topology import Operator
 from foretide.transport.contract import BatchWriter
+from foretide.transport.dead_letters import Failure
 
 __all__ = ["StageRunner", "output_schemas"]
 
@@ -73,6 +75,7 @@ class StageRunner:
         self._job = StageJob(spark, stage.id, stage.rounds, program, settings.batch_attempts, self._stopping)
         self.statistics: deque[BatchStatistics] = deque(maxlen=settings.kept_batches)
         self.totals = StageTotals()
+        self._watch = FailureWatch(settings)
         self.query: StreamingQuery | None = None
         self.busy = False
         self._paused = False
@@ -89,6 +92,11 @@ class StageRunner:
     def sinks(self) -> Mapping[str, BatchSink]:
         """Its sinks, by id."""
         return self._ends.sinks
+
+    @property
+    def failures(self) -> Sequence[Failure]:
+        """What its operators failed on since the start, one entry for each kind."""
+        return tuple(self._watch.failures.values())
 
     def start(self) -> None:
         """Start the streaming query."""
@@ -166,6 +174,7 @@ class StageRunner:
         tasks = slots * self.settings.tasks_per_slot
         first = self._feed.first_round(frame, batch_id, self._reading_tasks(batch_id, tasks))
         done = self._job.run(lambda: self._order(batch_id, tasks, first, config, transactions), first)
+        self._watch.look(done.results, first.rows)
         self._ends.commit(batch_id, done.results, done.collected, transactions)
         self._feed.finished(batch_id)
         batch = BatchStatistics(self.stage.id, batch_id, config.version, slots, first.rows, started_at_s)

@@ -23,6 +23,7 @@ from foretide.records import Floats, Ints, Measurement
 from foretide.spark.inputs.positions import InputState
 from foretide.spark.tasks.statistics import BatchStatistics
 from foretide.topology import Topology
+from foretide.transport.dead_letters import Failure
 
 __all__ = ["Observed", "Sample", "SparkMonitor"]
 
@@ -45,6 +46,10 @@ class Observed(Protocol):
 
     def inputs(self) -> Mapping[str, InputState]:
         """Return how far every input has come."""
+        ...
+
+    def failures(self) -> Sequence[Failure]:
+        """Return what operators failed on since the start, by operator and kind."""
         ...
 
     def batches(self) -> Sequence[BatchStatistics]:
@@ -87,6 +92,7 @@ class _Tally:
     """What new batches did, as columns."""
 
     processed: Floats
+    failed: Floats
     busy_s: Floats
     passed: Floats
     latency: LatencyHistogram = field(default_factory=LatencyHistogram)
@@ -198,6 +204,7 @@ class SparkMonitor:
             arrived=arrived,
             passed=self._columns.passed(arrived, tally.passed, self._queued_growth(inputs)),
             processed=tally.processed,
+            failed=tally.failed,
             queued=self._columns.queued(self._recent.overdue(self._ticks(), inputs)),
             busy_s=tally.busy_s,
             replicas=replicas,
@@ -237,7 +244,7 @@ class SparkMonitor:
         """Add up the batches that were committed since the last sample."""
         columns = self._columns
         size = len(columns.layout.operators)
-        tally = _Tally(np.zeros(size), np.zeros(size), np.zeros(len(columns.layout.edges)))
+        tally = _Tally(np.zeros(size), np.zeros(size), np.zeros(size), np.zeros(len(columns.layout.edges)))
         for batch in batches:
             if batch.batch_id <= self._seen.get(batch.stage, -1):
                 continue
@@ -245,8 +252,9 @@ class SparkMonitor:
             self._replicas.update(batch.replicas)
             for operator, part in batch.by_operator().items():
                 column = columns.layout.operator_index[operator]
-                tally.processed[column] += part.rows_in
-                tally.busy_s[column] += part.busy_s
+                tally.processed[column] += part.processed
+                tally.failed[column] += part.failed
+                tally.busy_s[column] += part.working_s
             for number, rows in batch.edges.items():
                 if (place := columns.edge_by_number.get(number)) is not None:
                     tally.passed[place] += rows

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import ClassVar, Protocol
 
 from foretide.background import Background
@@ -49,7 +49,7 @@ class Sampler(Background):
     recorder : SampleRecorder, optional
         Keeps them for good.
     events : EventSink, optional
-        Hears ``metrics.failed`` and ``metrics.back``.
+        Hears ``metrics.failed`` and ``metrics.back``, and ``operator.failed`` at the first failure of each kind.
     period_s : float
         Seconds from one batch to the next, see `SparkMonitor`.
     clock, ticks
@@ -70,13 +70,14 @@ class Sampler(Background):
         ticks: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__()
-        self._every_s, self._recorder = every_s, recorder
+        self._running, self._every_s, self._recorder = running, every_s, recorder
         self._events: EventSink = EventLog() if events is None else events
         self._clock = clock or SystemClock()
         self.monitor = SparkMonitor(running, clock=self._clock, period_s=period_s, ticks=ticks, on_sample=self._keep)
         #: The latest samples, oldest first.
         self.samples: deque[Sample] = deque(maxlen=_KEPT_SAMPLES)
         self._blind = False
+        self._told: set[tuple[str, str, str]] = set()
 
     def stop(self, timeout_s: float = 10.0) -> None:
         """Stop, and take a last sample."""
@@ -84,7 +85,8 @@ class Sampler(Background):
         self.sample()
 
     def sample(self) -> None:
-        """Take a sample now."""
+        """Take a sample now, and tell of new kinds of failure."""
+        self._tell_failures()
         try:
             self.monitor.sample()
         except MetricsError as error:
@@ -115,8 +117,14 @@ class Sampler(Background):
             # Whoever keeps records must not keep the stream, or its control, from going on.
             _LOG.warning("a measurement was not recorded", exc_info=True)
 
-    def _emit(self, kind: str, message: str, severity: Severity) -> None:
+    def _tell_failures(self) -> None:
+        for failure in self._running.failures():
+            if failure.kind not in self._told:
+                self._told.add(failure.kind)
+                self._emit("operator.failed", str(failure), "warning", failure.to_json())
+
+    def _emit(self, kind: str, message: str, severity: Severity, data: Mapping[str, object] | None = None) -> None:
         try:
-            self._events.emit(Event(self._clock.now_s(), kind, message, severity))
+            self._events.emit(Event(self._clock.now_s(), kind, message, severity, data or {}))
         except Exception:
             _LOG.exception("the event sink failed on %s: %s", kind, message)

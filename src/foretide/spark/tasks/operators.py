@@ -20,6 +20,7 @@ import pyarrow.csv as pv
 import pyarrow.parquet as pq
 
 from foretide.spark.errors import OperatorError
+from foretide.spark.tasks.places import line_of
 from foretide.topology import Operator
 from foretide.traces.replay import EVENT_TIME
 from foretide.transport.dead_letters import DeadLetter
@@ -47,8 +48,8 @@ class OperatorRunner:
 
     Attributes
     ----------
-    rows_in, rows_out, busy_s, failed
-        Totals since `reset`.
+    rows_in, rows_out, busy_s, failed, failing_s
+        Totals since `reset`. `failing_s` is the part of `busy_s` that went into calls that raised.
     """
 
     def __init__(self, spec: OperatorSpec) -> None:
@@ -66,7 +67,7 @@ class OperatorRunner:
     def reset(self) -> None:
         """Start counting anew, for a new task."""
         self.rows_in = self.rows_out = self.failed = 0
-        self.busy_s = self._last_s = 0.0
+        self.busy_s = self.failing_s = self._last_s = 0.0
         self.letters: list[DeadLetter] = []
 
     def run(self, batch: pa.RecordBatch) -> Outputs:
@@ -74,7 +75,7 @@ class OperatorRunner:
         self.rows_in += batch.num_rows
         started = perf_counter()
         try:
-            outputs = self._call(batch)
+            outputs = self._attempt(batch)
         except OperatorError:
             raise
         except Exception as error:
@@ -92,11 +93,20 @@ class OperatorRunner:
             return list(self._row_seconds)
         return [self._last_s / max(rows, 1)] * rows
 
+    def _attempt(self, batch: pa.RecordBatch) -> Outputs:
+        """Call the function, and take note of the time if that was in vain."""
+        started = perf_counter()
+        try:
+            return self._call(batch)
+        except Exception:
+            self.failing_s += perf_counter() - started
+            raise
+
     def _again(self, batch: pa.RecordBatch, error: Exception, retries: int) -> Outputs:
         """Try a failed batch again, then halve it, until the events at fault stand alone."""
         for _ in range(retries):
             try:
-                return self._call(batch)
+                return self._attempt(batch)
             except OperatorError:
                 raise
             except Exception as latest:
@@ -108,7 +118,7 @@ class OperatorRunner:
         merged: Outputs = {}
         for part in (batch.slice(0, half), batch.slice(half)):
             try:
-                outputs = self._call(part)
+                outputs = self._attempt(part)
             except OperatorError:
                 raise
             except Exception as latest:
@@ -120,7 +130,7 @@ class OperatorRunner:
     def _give_up(self, batch: pa.RecordBatch, error: Exception) -> None:
         self.failed += batch.num_rows
         event = json.dumps(batch.to_pylist()[0] if batch.num_rows else None, default=str)
-        self.letters.append(DeadLetter(self.id, type(error).__name__, str(error), event))
+        self.letters.append(DeadLetter(self.id, type(error).__name__, str(error), event, line_of(error)))
 
     def _rows(self, function: Callable[..., Any], batch: pa.RecordBatch) -> Outputs:
         """Apply a function of one row: it gives a row, rows, nothing, or a mapping of outputs to those."""

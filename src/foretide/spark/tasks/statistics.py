@@ -92,13 +92,34 @@ def _tally(bins: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDAr
 
 @dataclass(slots=True)
 class OperatorStatistics:
-    """Totals of one operator, or of one of its replicas."""
+    """Totals of one operator, or of one of its replicas.
+
+    Parameters
+    ----------
+    rows_in, rows_out, failed : int
+        Rows taken and given, and those taken that it gave up on.
+    busy_s, failing_s : float
+        Time in the user's code, and the part of it that went into calls that raised.
+    waited_s : float
+        How long the rows had waited when they were taken, added up.
+    """
 
     rows_in: int = 0
     rows_out: int = 0
     busy_s: float = 0.0
     waited_s: float = 0.0
     failed: int = 0
+    failing_s: float = 0.0
+
+    @property
+    def processed(self) -> int:
+        """Rows that it finished."""
+        return self.rows_in - self.failed
+
+    @property
+    def working_s(self) -> float:
+        """Time in the user's code for these rows: calls that raised did no work."""
+        return self.busy_s - self.failing_s
 
     def add(self, other: OperatorStatistics) -> None:
         """Add another's totals."""
@@ -107,6 +128,7 @@ class OperatorStatistics:
         self.busy_s += other.busy_s
         self.waited_s += other.waited_s
         self.failed += other.failed
+        self.failing_s += other.failing_s
 
 
 @dataclass
@@ -154,9 +176,9 @@ class BatchStatistics:
         results = tuple(results)
         self.workers = worker_statistics(results)
         for result in results:
-            for operator, (rows_in, rows_out, busy_s, waited_s, failed) in result["operators"].items():
+            for operator, amounts in result["operators"].items():
                 totals = self.operators.setdefault((operator, result["replica"]), OperatorStatistics())
-                totals.add(OperatorStatistics(rows_in, rows_out, busy_s, waited_s, failed))
+                totals.add(OperatorStatistics(*amounts))
             for number, rows in result["edges"].items():
                 self.edges[int(number)] += rows
             if result["event_times"]:

@@ -22,7 +22,7 @@ from foretide.spark.tasks.operators import EVENT_TIME_COLUMN, OperatorRunner
 from foretide.spark.tasks.statistics import EventTimes
 from foretide.topology import DEFAULT_OUTPUT
 from foretide.transport.contract import OpenSegment, SegmentInfo
-from foretide.transport.dead_letters import DeadLetter, dead_letter_batch
+from foretide.transport.dead_letters import DeadLetter, dead_letter_batch, failures_of
 
 __all__ = ["Machine", "Work"]
 
@@ -188,7 +188,10 @@ class Work:
         return {
             "replica": self._replica,
             "operators": {
-                id: (runner.rows_in, runner.rows_out, runner.busy_s, self._waited_s[id], runner.failed)
+                id: (
+                    *(runner.rows_in, runner.rows_out, runner.busy_s, self._waited_s[id]),
+                    *(runner.failed, runner.failing_s),
+                )
                 for id, runner in self._machine.runners.items()
                 if runner.rows_in
             },
@@ -199,6 +202,7 @@ class Work:
             "event_times": self._event_times.to_json(),
             "written": written,
             "dead_letters": _described(dead),
+            "failures": [failure.to_json() for failure in failures_of(letters)],
             "worker": self._worker(),
         }
 

@@ -1,0 +1,34 @@
+"""Measurements as rows of the store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from foretide.records import Measurement
+from foretide.store.merging import joined
+from foretide.store.rows import measurement_of_row, measurement_row
+
+
+def back(measurement: Measurement) -> tuple[int, Measurement]:
+    """Return the size of a measurement as a row, and what comes back of it."""
+    _, row = measurement_row("run", 1, measurement.layout, measurement)
+    return len(row[6]), measurement_of_row(row, measurement.layout)
+
+
+def test_events_that_failed_come_back_and_cost_nothing_where_there_are_none(
+    measured: Callable[..., Measurement],
+) -> None:
+    good = measured(1.0)
+    small, found = back(good)
+    assert found.failed.tolist() == [0.0, 0.0] and found.processed.tolist() == good.processed.tolist()
+    larger, found = back(replace(good, failed=np.array([0.0, 7.0])))
+    assert found.failed.tolist() == [0.0, 7.0] and found.replicas.tolist() == [1, 1]
+    assert small < larger
+
+
+def test_they_add_up_where_stretches_are_joined(measured: Callable[..., Measurement]) -> None:
+    parts = [replace(measured(end_s), failed=np.array([end_s, 0.0])) for end_s in (1.0, 2.0)]
+    assert joined(parts).failed.tolist() == [3.0, 0.0]
