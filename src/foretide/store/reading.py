@@ -142,7 +142,7 @@ class RecordedRun:
     def cursor(self) -> int:
         """Return the number of the last row; `news` after it are those that come from now on."""
         with self._open() as connection:
-            return max(connection.rows(sql.last_seq(table), (self.id,))[0][0] or 0 for table in sql.TABLES)
+            return max(connection.rows(sql.LAST_SEQ[table], (self.id,))[0][0] or 0 for table in sql.TABLES)
 
     def news(self, after: int, most: int = 1_000, until: int | None = None) -> News:
         """Return what was stored after row `after`, up to row `until`, at most `most` records of each kind.
@@ -155,7 +155,7 @@ class RecordedRun:
             return News(seq=after)
         tables = [table for table in sql.TABLES if table != "forecasts"]
         with self._open() as connection:
-            rows = {table: connection.rows(sql.rows_after(table), (self.id, after, most)) for table in tables}
+            rows = {table: connection.rows(sql.ROWS_AFTER[table], (self.id, after, most)) for table in tables}
         # Where one kind has more, the others wait for it: the next look begins behind all that was told.
         told = min([last, *(found[-1][1] for found in rows.values() if len(found) == most)])
         rows = {table: [row for row in found if row[1] <= told] for table, found in rows.items()}
@@ -186,7 +186,7 @@ class RecordedRun:
         action = None if acted is None else acted.action
         replicas = {} if action is None else dict(zip(operators, action.requested.tolist(), strict=True))
         with self._open() as connection:
-            last_s = connection.rows(sql.last_time("measurements"), (self.id,))[0][0]
+            last_s = connection.rows(sql.LAST_TIME["measurements"], (self.id,))[0][0]
         since_s = _EVER if last_s is None else last_s - history_s
         latest = self._rows("decisions", _EVER, 1)
         return Resumed(
@@ -233,7 +233,7 @@ class RecordedRun:
         if not rows:
             return []
         with self._open() as connection:
-            sets = connection.rows(sql.feature_names(), (self.id,))
+            sets = connection.rows(sql.FEATURE_NAMES, (self.id,))
         names = {set_id: tuple(from_json(text)) for set_id, text in sets}
         return [feature_sample_of(row, names) for row in rows]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from foretide.records import Layout
@@ -102,7 +101,7 @@ def delete_run(connection: Connection, run_id: str) -> int:
     """Drop a run with everything that belongs to it, a part at a time; return how many rows that were."""
     dropped = 0
     for table in sql.TABLES:
-        while count := connection.write(sql.delete_oldest(table), (run_id, run_id, _CHUNK)):
+        while count := connection.write(sql.DELETE_OLDEST[table], (run_id, run_id, _CHUNK)):
             dropped += count
     connection.write(sql.DELETE_RUN, (run_id,))
     return dropped
@@ -112,8 +111,8 @@ def _shorten(connection: Connection, run_id: str) -> bool:
     """Drop the first quarter of all that a run recorded, and tell whether there was anything."""
     dropped = 0
     for table in sql.TABLES:
-        count = connection.rows(sql.count_rows(table), (run_id,))[0][0]
-        dropped += connection.write(sql.delete_oldest(table), (run_id, run_id, math.ceil(count / 4)))
+        count = connection.rows(sql.COUNT[table], (run_id,))[0][0]
+        dropped += connection.write(sql.DELETE_OLDEST[table], (run_id, run_id, math.ceil(count / 4)))
     return dropped > 0
 
 
@@ -122,22 +121,22 @@ def _aligned(instant_s: float) -> float:
 
 
 def _drop_before(connection: Connection, run_id: str, instant_s: float) -> int:
-    return sum(connection.write(sql.delete_before(table), (run_id, instant_s)) for table in sql.TABLES)
+    return sum(connection.write(sql.DELETE_BEFORE[table], (run_id, instant_s)) for table in sql.TABLES)
 
 
 def _drop_idle(connection: Connection, run_id: str, instant_s: float) -> int:
     """Drop old decisions that changed nothing, with their forecasts; those that did are kept with their reasons."""
     with connection.transaction():
-        forecasts = connection.write(sql.delete_unchanged("forecasts"), (run_id, run_id, instant_s))
-        decisions = connection.write(sql.delete_unchanged("decisions"), (run_id, instant_s))
-    return forecasts + decisions
+        return sum(
+            connection.write(sql.DELETE_UNCHANGED[table], (run_id, run_id, instant_s))
+            for table in ("forecasts", "decisions")
+        )
 
 
 def _merge(connection: Connection, info: RunInfo, table: str, before_s: float) -> int:
     """Put rows from before an instant together, a minute at a time; return how many there were."""
     merged = 0
-    query = partial(connection.rows, sql.older_rows(table))
-    while rows := query((info.id, before_s, RESOLUTION_S, _CHUNK)):
+    while rows := connection.rows(sql.OLDER_ROWS[table], (info.id, before_s, RESOLUTION_S, _CHUNK)):
         # The last minute of a full chunk may go on in the next one.
         minute = _minute(rows[-1])
         whole = [row for row in rows if _minute(row) != minute] if len(rows) == _CHUNK else rows
@@ -149,7 +148,7 @@ def _merge(connection: Connection, info: RunInfo, table: str, before_s: float) -
 
 def _replace(connection: Connection, table: str, rows: Iterable[Row], merged: Iterable[TableRow]) -> None:
     with connection.transaction():
-        connection.write_many(sql.delete_key(table), [tuple(row[:2]) for row in rows])
+        connection.write_many(sql.DELETE_KEY[table], [tuple(row[:2]) for row in rows])
         connection.write_many(sql.INSERT[table], [values for name, values in merged if name == table])
 
 

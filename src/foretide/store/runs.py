@@ -152,7 +152,7 @@ class RunStore:
         """
         info = self.run(run).info
         with self._reading() as connection:
-            known = [connection.rows(sql.last_seq(table), (info.id,))[0][0] or 0 for table in sql.TABLES]
+            known = [connection.rows(sql.LAST_SEQ[table], (info.id,))[0][0] or 0 for table in sql.TABLES]
         info = replace(info, status="running", ended_at_s=None)
         return self._recorder(info, max(self._first_seq(), max(known) + 1))
 

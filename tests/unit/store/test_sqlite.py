@@ -31,6 +31,25 @@ def pragma(path: Path, name: str) -> object:
         return raw.execute(f"PRAGMA {name}").fetchone()[0]
 
 
+def shape(path: Path) -> dict[str, object]:
+    """Return the columns, indexes and references of every table."""
+    with closing(sqlite3.connect(path)) as raw:
+        tables = [row[0] for row in raw.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        about = ("table_info", "index_list", "foreign_key_list")
+        indexes = [row[0] for row in raw.execute("SELECT name FROM sqlite_master WHERE type = 'index'")]
+        return {
+            **{table: [raw.execute(f"PRAGMA {name}({table})").fetchall() for name in about] for table in tables},
+            **{index: raw.execute(f"PRAGMA index_info({index})").fetchall() for index in indexes},
+        }
+
+
+def test_the_tables_are_those_that_were_released(path: Path, tmp_path: Path) -> None:
+    with closing(sqlite3.connect(path)) as raw:
+        raw.executescript((Path(__file__).parent / "released_schema.sql").read_text())
+    SqliteDatabase(tmp_path / "new.db").connect(create=True).close()
+    assert shape(tmp_path / "new.db") == shape(path)
+
+
 def test_a_new_file_has_the_newest_version_and_a_write_ahead_log(path: Path) -> None:
     SqliteDatabase(path).connect(create=True).close()
     assert (pragma(path, "user_version"), pragma(path, "journal_mode")) == (NEWEST, "wal")

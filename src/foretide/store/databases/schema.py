@@ -1,7 +1,7 @@
 """The tables of the store, as numbered steps from an empty database to the present one.
 
-A step that was released is never changed: what comes later is a further step. The texts are meant for any SQL
-database; what differs between them stands in braces and is filled in by the database's own words.
+A step that was released is never changed: what comes later is a further step. The statements are meant for any SQL
+database; the types of columns stand in braces and are filled in by the database's own words.
 """
 
 from __future__ import annotations
@@ -9,123 +9,73 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
-__all__ = ["MIGRATIONS", "POSTGRES_WORDS", "SQLITE_WORDS", "Migration", "statements"]
+__all__ = ["COLUMNS", "MIGRATIONS", "POSTGRES_WORDS", "SQLITE_WORDS", "TIME", "Migration", "statements"]
 
 #: What turns a database of one version into one of the next.
 Migration: TypeAlias = tuple[str, ...]
 
-SQLITE_WORDS: Mapping[str, str] = {"bytes": "BLOB", "real": "REAL", "whole": "INTEGER"}
-POSTGRES_WORDS: Mapping[str, str] = {"bytes": "BYTEA", "real": "DOUBLE PRECISION", "whole": "BIGINT"}
+SQLITE_WORDS: Mapping[str, str] = {"text": "TEXT", "bytes": "BLOB", "real": "REAL", "whole": "INTEGER"}
+POSTGRES_WORDS: Mapping[str, str] = {"text": "TEXT", "bytes": "BYTEA", "real": "DOUBLE PRECISION", "whole": "BIGINT"}
 
-_RUNS: Migration = (
-    """CREATE TABLE runs (
-        id TEXT PRIMARY KEY,
-        name TEXT NOT NULL,
-        status TEXT NOT NULL,
-        created_at_s {real} NOT NULL,
-        seen_at_s {real} NOT NULL,
-        clock_offset_s {real} NOT NULL,
-        started_at_s {real} NOT NULL,
-        ended_at_s {real},
-        policy TEXT NOT NULL,
-        forecaster TEXT NOT NULL,
-        trace TEXT NOT NULL,
-        td_s {real},
-        topology TEXT NOT NULL,
-        layout TEXT NOT NULL,
-        settings TEXT NOT NULL,
-        outcome TEXT NOT NULL,
-        dropped TEXT NOT NULL
-    )""",
-    "CREATE INDEX runs_by_name ON runs (name, created_at_s)",
-    """CREATE TABLE measurements (
-        run_id TEXT NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
-        seq {whole} NOT NULL,
-        ended_at_s {real} NOT NULL,
-        duration_s {real} NOT NULL,
-        resolution_s {real} NOT NULL,
-        latency_s {real},
-        amounts {bytes} NOT NULL,
-        cpu {bytes},
-        PRIMARY KEY (run_id, seq)
-    )""",
-    "CREATE INDEX measurements_by_time ON measurements (run_id, ended_at_s)",
-    """CREATE TABLE decisions (
-        run_id TEXT NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
-        seq {whole} NOT NULL,
-        cycle {whole} NOT NULL,
-        at_s {real} NOT NULL,
-        status TEXT NOT NULL,
-        changes {whole} NOT NULL,
-        document TEXT NOT NULL,
-        arrays {bytes} NOT NULL,
-        PRIMARY KEY (run_id, seq)
-    )""",
-    "CREATE INDEX decisions_by_time ON decisions (run_id, at_s)",
-    """CREATE TABLE forecasts (
-        run_id TEXT NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
-        seq {whole} NOT NULL,
-        series TEXT NOT NULL,
-        model TEXT NOT NULL,
-        made_at_s {real} NOT NULL,
-        step_s {real} NOT NULL,
-        document TEXT NOT NULL,
-        arrays {bytes} NOT NULL,
-        PRIMARY KEY (run_id, seq, series)
-    )""",
-    "CREATE INDEX forecasts_by_time ON forecasts (run_id, made_at_s)",
-    """CREATE TABLE events (
-        run_id TEXT NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
-        seq {whole} NOT NULL,
-        at_s {real} NOT NULL,
-        kind TEXT NOT NULL,
-        severity TEXT NOT NULL,
-        message TEXT NOT NULL,
-        data TEXT NOT NULL,
-        PRIMARY KEY (run_id, seq)
-    )""",
-    "CREATE INDEX events_by_time ON events (run_id, at_s)",
-)
+# The type of every column, with a question mark where nothing says that it may not be empty; a key never is.
+_TYPES: Mapping[str, Mapping[str, str]] = {
+    table: dict(column.split() for column in columns.split(", "))
+    for table, columns in {
+        "runs": "id text?, name text, status text, created_at_s real, seen_at_s real, clock_offset_s real, "
+        "started_at_s real, ended_at_s real?, policy text, forecaster text, trace text, td_s real?, topology text, "
+        "layout text, settings text, outcome text, dropped text",
+        "measurements": "run_id text, seq whole, ended_at_s real, duration_s real, resolution_s real, "
+        "latency_s real?, amounts bytes, cpu bytes?",
+        "decisions": "run_id text, seq whole, cycle whole, at_s real, status text, changes whole, document text, "
+        "arrays bytes",
+        "forecasts": "run_id text, seq whole, series text, model text, made_at_s real, step_s real, document text, "
+        "arrays bytes",
+        "events": "run_id text, seq whole, at_s real, kind text, severity text, message text, data text",
+        "feature_sets": "run_id text, id text, names text",
+        "features": "run_id text, seq whole, at_s real, resolution_s real, level text, owner text, machine text, "
+        "set_id text, amounts bytes",
+        "latencies": "run_id text, seq whole, at_s real, duration_s real, resolution_s real, events whole, "
+        "sum_s real, bins bytes",
+    }.items()
+}
+#: The columns of every table, in the order of the rows that the store makes.
+COLUMNS: Mapping[str, tuple[str, ...]] = {table: tuple(types) for table, types in _TYPES.items()}
+#: The column of time of each table that grows with it.
+TIME: Mapping[str, str] = {
+    "measurements": "ended_at_s",
+    "decisions": "at_s",
+    "forecasts": "made_at_s",
+    "events": "at_s",
+    "features": "at_s",
+    "latencies": "at_s",
+}
 
-_FEATURES: Migration = (
-    """CREATE TABLE feature_sets (
-        run_id TEXT NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
-        id TEXT NOT NULL,
-        names TEXT NOT NULL,
-        PRIMARY KEY (run_id, id)
-    )""",
-    """CREATE TABLE features (
-        run_id TEXT NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
-        seq {whole} NOT NULL,
-        at_s {real} NOT NULL,
-        resolution_s {real} NOT NULL,
-        level TEXT NOT NULL,
-        owner TEXT NOT NULL,
-        machine TEXT NOT NULL,
-        set_id TEXT NOT NULL,
-        amounts {bytes} NOT NULL,
-        PRIMARY KEY (run_id, seq)
-    )""",
-    "CREATE INDEX features_by_time ON features (run_id, at_s)",
-)
 
-_LATENCIES: Migration = (
-    """CREATE TABLE latencies (
-        run_id TEXT NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
-        seq {whole} NOT NULL,
-        at_s {real} NOT NULL,
-        duration_s {real} NOT NULL,
-        resolution_s {real} NOT NULL,
-        events {whole} NOT NULL,
-        sum_s {real} NOT NULL,
-        bins {bytes} NOT NULL,
-        PRIMARY KEY (run_id, seq)
-    )""",
-    "CREATE INDEX latencies_by_time ON latencies (run_id, at_s)",
-)
+def _create(table: str, key: str = "run_id, seq") -> Migration:
+    """Return the statements that make a table, whose rows go with the run that they belong to, and its index."""
+    owner = {"run_id": " REFERENCES runs (id) ON DELETE CASCADE"}
+    lines = [
+        f"{name} {{{type.rstrip('?')}}}{'' if type.endswith('?') else ' NOT NULL'}{owner.get(name, '')}"
+        for name, type in _TYPES[table].items()
+    ]
+    made = f"CREATE TABLE {table} ({', '.join(lines)}, PRIMARY KEY ({key}))"
+    index = f"CREATE INDEX {table}_by_time ON {table} (run_id, {TIME[table]})" if table in TIME else None
+    return (made,) if index is None else (made, index)
+
 
 #: Step n (from 1) leads to version n.
-MIGRATIONS: tuple[Migration, ...] = (_RUNS, _FEATURES, _LATENCIES)
+MIGRATIONS: tuple[Migration, ...] = (
+    (
+        *_create("runs", key="id"),
+        "CREATE INDEX runs_by_name ON runs (name, created_at_s)",
+        *_create("measurements"),
+        *_create("decisions"),
+        *_create("forecasts", key="run_id, seq, series"),
+        *_create("events"),
+    ),
+    (*_create("feature_sets", key="run_id, id"), *_create("features")),
+    _create("latencies"),
+)
 
 
 def statements(version: int, words: Mapping[str, str], migrations: Sequence[Migration] = MIGRATIONS) -> list[str]:
