@@ -19,6 +19,7 @@ from stores import SETTINGS, ends, kinds, opened
 from foretide.events import Event, EventLog
 from foretide.records import Layout, Measurement
 from foretide.store import DatabaseError, RunSpec, RunStore, StoreSettings, StoreVersionError
+from foretide.store.databases.database import Connection
 from foretide.store.databases.sqlite import SqliteConnection, SqliteDatabase
 
 Measured = Callable[..., Measurement]
@@ -238,7 +239,7 @@ def test_nobody_waits_for_a_disk_that_hangs(path: Path, log: EventLog, spec: Run
     may_go_on = threading.Event()
 
     class Hanging(SqliteDatabase):
-        def connect(self, *, create: bool = False) -> SqliteConnection:
+        def connect(self, *, create: bool = False) -> Connection:
             if create:
                 may_go_on.wait(60)
             return super().connect(create=create)

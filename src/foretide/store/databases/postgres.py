@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import weakref
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import closing
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from foretide import postgres
 from foretide.errors import ConfigError
-from foretide.store.databases import sql
-from foretide.store.databases.database import Row
-from foretide.store.databases.schema import MIGRATIONS, POSTGRES_WORDS, Migration, statements
+from foretide.store.databases.database import Connection, Database, Row
+from foretide.store.databases.schema import COLUMNS, MIGRATIONS, POSTGRES_WORDS, Migration
 from foretide.store.errors import DatabaseError, Fault, StoreVersionError
-
-if TYPE_CHECKING:
-    from psycopg import Connection, Error
 
 __all__ = ["PostgresConnection", "PostgresDatabase"]
 
@@ -24,7 +19,6 @@ __all__ = ["PostgresConnection", "PostgresDatabase"]
 SCHEMA = "foretide"
 #: The table with the version, by which a store is known.
 _MARKER = "foretide_store"
-_TABLES = ("runs", "feature_sets", *sql.TABLES)
 # About what a row takes beside its values: its header, and its entries in two indexes.
 _ROW_BYTES = 28 + 2 * 40
 _FAULTS: dict[str, Fault] = {
@@ -41,7 +35,7 @@ _FAULTS: dict[str, Fault] = {
 }
 
 
-class PostgresDatabase:
+class PostgresDatabase(Database):
     """A store in a schema of a PostgreSQL database, which many processes may write and read side by side.
 
     Parameters
@@ -56,6 +50,8 @@ class PostgresDatabase:
         The steps to the present version.
     """
 
+    _WORDS, _PLACE = POSTGRES_WORDS, "schema"
+
     def __init__(
         self,
         url: str,
@@ -66,53 +62,38 @@ class PostgresDatabase:
     ) -> None:
         self.address = postgres.PostgresAddress.of(url)
         self.schema = self.address.schema or SCHEMA
-        self._lock_wait_s, self._max_bytes, self._migrations = lock_wait_s, max_bytes, migrations
-        self._found = False
-
-    @property
-    def name(self) -> str:
-        """The address, without the password."""
-        return self.address.name + ("" if self.schema == SCHEMA else f" (schema {self.schema})")
+        self._lock_wait_s, self._found = lock_wait_s, False
+        named = "" if self.schema == SCHEMA else f" (schema {self.schema})"
+        super().__init__(self.address.name + named, max_bytes, migrations)
 
     def exists(self) -> bool:
         """Tell whether the schema holds a store; once it was found, it is taken to be there."""
         if not self._found:
-            connection = self._open()
-            try:
-                self._found = connection.marker() is not None
-            finally:
-                connection.close()
+            with closing(self._open()) as connection:
+                self._found = connection.identity() is not None
         return self._found
 
-    def connect(self, *, create: bool = False) -> PostgresConnection:
+    def connect(self, *, create: bool = False) -> Connection:
         """Open the store, bringing an older one up to date."""
-        connection = self._open()
-        try:
-            self._migrate(connection, create=create)
-            connection.remember()
-        except BaseException:
-            connection.close()
-            raise
+        connection = super().connect(create=create)
         self._found = True
         return connection
 
     def set_aside(self) -> str:
         """Rename the schema to ``*_corrupt``; earlier ones are kept."""
-        connection = self._open()
-        try:
+        with closing(self._open()) as connection:
             known = {row[0] for row in connection.rows("SELECT nspname FROM pg_namespace")}
             number, aside = 0, f"{self.schema}_corrupt"
             while aside in known:
                 number += 1
                 aside = f"{self.schema}_corrupt_{number}"
             connection.write(f"ALTER SCHEMA {_quoted(self.schema)} RENAME TO {_quoted(aside)}")
-        finally:
-            connection.close()
         self._found = False
         return f"schema {aside}"
 
-    def _open(self) -> PostgresConnection:
-        with _faults(self.name):
+    def _open(self, *, create: bool = False) -> Connection:
+        postgres.driver()
+        with self.faults():
             raw = postgres.connect(self.address)
             wait_ms = max(1, round(self._lock_wait_s * 1000))
             raw.execute(
@@ -120,50 +101,51 @@ class PostgresDatabase:
                 " set_config('timezone', 'UTC', false)",
                 (_quoted(self.schema), str(wait_ms)),
             )
-        return PostgresConnection(raw, self.name, self._max_bytes)
+        return PostgresConnection(raw, self)
 
-    def _migrate(self, connection: PostgresConnection, *, create: bool) -> None:
-        newest = len(self._migrations)
-        version = self._version(connection)
-        if version == newest:
-            return
-        if version == 0 and not create:
+    def _upgrade(self, connection: Connection, *, create: bool) -> None:
+        if not create and connection.identity() is None:
             self._found = False
             raise DatabaseError(self.name, "unavailable", f"no store in schema {self.schema}", "record a run there")
         with connection.transaction():
             # Another process may be about the same; it is waited for.
             connection.rows("SELECT pg_advisory_xact_lock(hashtext(?))", (f"{_MARKER} {self.schema}",))
             connection.write(f"CREATE SCHEMA IF NOT EXISTS {_quoted(self.schema)}")
-            version = self._version(connection)
-            for text in statements(version, POSTGRES_WORDS, self._migrations):
-                connection.write(text)
-            connection.write(f"CREATE TABLE IF NOT EXISTS {_MARKER} (one INTEGER PRIMARY KEY, version INTEGER)")
-            connection.write(
-                f"INSERT INTO {_MARKER} VALUES (1, ?) ON CONFLICT (one) DO UPDATE SET version = excluded.version",
-                (newest,),
-            )
+            super()._upgrade(connection, create=create)
 
-    def _version(self, connection: PostgresConnection) -> int:
-        """Return the version of the store, 0 for none, after making sure that it is one that can be written."""
-        newest = len(self._migrations)
-        if connection.marker() is None:
-            if connection.rows(_FOREIGN, (self.schema,)):
-                raise StoreVersionError(
-                    self.name,
-                    expected="a store of runs",
-                    got=f"another program's tables in schema {self.schema}",
-                    remedy="give another schema, as in postgresql://host/database?schema=name",
-                )
-            return 0
-        version = int(connection.rows(f"SELECT version FROM {_MARKER}")[0][0])
-        if version > newest:
+    def _version(self, connection: Connection) -> int:
+        if connection.identity() is not None:
+            return int(connection.rows(f"SELECT version FROM {_MARKER}")[0][0])
+        if connection.rows(_FOREIGN, (self.schema,)):
             raise StoreVersionError(
                 self.name,
-                expected=f"version {newest} or older",
-                got=f"version {version}",
-                remedy="upgrade foretide, or give another schema",
+                expected="a store of runs",
+                got=f"another program's tables in schema {self.schema}",
+                remedy="give another schema, as in postgresql://host/database?schema=name",
             )
-        return version
+        return 0
+
+    def _set_version(self, connection: Connection, version: int) -> None:
+        connection.write(f"CREATE TABLE IF NOT EXISTS {_MARKER} (one INTEGER PRIMARY KEY, version INTEGER)")
+        connection.write(
+            f"INSERT INTO {_MARKER} VALUES (1, ?) ON CONFLICT (one) DO UPDATE SET version = excluded.version",
+            (version,),
+        )
+
+    def _fault(self, error: Exception) -> DatabaseError | None:
+        if isinstance(error, ConfigError):
+            return DatabaseError(self.name, "unavailable", str(error), error.remedy)
+        if isinstance(error, OverflowError | UnicodeError):  # a value that no column takes
+            return DatabaseError(self.name, "rejected", str(error))
+        psycopg = postgres.driver()
+        if not isinstance(error, psycopg.Error):
+            return None
+        code = error.sqlstate
+        # Without a code the driver raised it: the connection is gone, or a value is of a type that no column takes.
+        by_driver: Fault = "unavailable" if isinstance(error, psycopg.OperationalError) else "rejected"
+        fault = by_driver if code is None else _FAULTS.get(code) or _FAULTS.get(code[:2], "unavailable")
+        remedy = postgres.remedy(error) if fault == "unavailable" else None
+        return DatabaseError(self.name, fault, postgres.reason(error), remedy)
 
 
 _FOREIGN = (
@@ -172,60 +154,13 @@ _FOREIGN = (
 )
 
 
-class PostgresConnection:
+class PostgresConnection(Connection):
     """An open connection, whose tables are those of the store's schema."""
 
-    def __init__(self, raw: Connection, name: str, max_bytes: int | None = None) -> None:
-        self._raw, self._name, self._max_bytes = raw, name, max_bytes
-        self._remembered: int | None = None
-        # Holds on to the driver's connection, so that this closes it before the driver finds it open and complains.
-        self._finalizer = weakref.finalize(self, _close, raw)
-
-    def marker(self) -> int | None:
-        """Return the identity of the table that marks a store; None where there is none."""
+    def identity(self) -> int | None:
+        """Return the identity of the table that marks a store."""
         found = self.rows("SELECT to_regclass(?)::oid::bigint", (_MARKER,))[0][0]
         return None if found is None else int(found)
-
-    def remember(self) -> None:
-        """Take note of which store this is."""
-        self._remembered = self.marker()
-
-    def rows(self, sql: str, values: Row = ()) -> list[tuple[Any, ...]]:
-        """Return what a query finds."""
-        with _faults(self._name):
-            return self._raw.execute(_translated(sql), _taken(values)).fetchall()
-
-    def write(self, sql: str, values: Row = ()) -> int:
-        """Run a statement, and return how many rows it changed."""
-        with _faults(self._name):
-            return max(0, self._raw.execute(_translated(sql), _taken(values)).rowcount)
-
-    def write_many(self, sql: str, rows: Iterable[Row]) -> None:
-        """Run a statement once for each row; they travel together."""
-        taken = [_taken(row) for row in rows]
-        if taken:
-            with _faults(self._name), self._raw.cursor() as cursor:
-                cursor.executemany(_translated(sql), taken)
-
-    @contextmanager
-    def transaction(self) -> Iterator[None]:
-        """Begin to write; an inner block can fail alone."""
-        block = self._raw.transaction()
-        with _faults(self._name):
-            block.__enter__()
-        try:
-            yield
-        except BaseException as error:
-            # What is wrong with the body is what its caller is to hear, whether or not it can be undone in order.
-            with suppress(postgres.driver().Error):
-                block.__exit__(type(error), error, error.__traceback__)
-            raise
-        with _faults(self._name):
-            block.__exit__(None, None, None)
-
-    def is_current(self) -> bool:
-        """Tell whether the schema still holds the tables that were there when it was opened."""
-        return self._remembered is not None and self.marker() == self._remembered
 
     def size_bytes(self) -> int:
         """Return the size of the tables; above three quarters of the bound, about what is alive in them.
@@ -233,36 +168,29 @@ class PostgresConnection:
         Rows that were dropped leave room in PostgreSQL's files, which is used again but not told of. Counting what is
         alive reads everything, so it is done only where it matters.
         """
-        tables = ", ".join(f"('{table}')" for table in _TABLES)
+        tables = ", ".join(f"('{table}')" for table in COLUMNS)
         query = f"SELECT COALESCE(SUM(pg_total_relation_size(to_regclass(name))), 0) FROM (VALUES {tables}) AS t (name)"
-        files = int(self.rows(query)[0][0])
-        if self._max_bytes is None or files <= 0.75 * self._max_bytes:
+        files, bound = int(self.rows(query)[0][0]), self._database.max_bytes
+        if bound is None or files <= 0.75 * bound:
             return files
-        alive = [f"SELECT SUM(pg_column_size(t.*) + {_ROW_BYTES}) AS size FROM {table} AS t" for table in _TABLES]
+        alive = [f"SELECT SUM(pg_column_size(t.*) + {_ROW_BYTES}) AS size FROM {table} AS t" for table in COLUMNS]
         return min(files, int(self.rows(f"SELECT COALESCE(SUM(size), 0) FROM ({' UNION ALL '.join(alive)}) s")[0][0]))
 
     def compact(self) -> None:
         """Let the room of dropped rows be used again."""
-        self.write(f"VACUUM (ANALYZE) {', '.join(_TABLES)}")
+        self.write(f"VACUUM (ANALYZE) {', '.join(COLUMNS)}")
 
-    def close(self) -> None:
-        """Close the connection."""
-        self._finalizer()
+    def _text(self, sql: str) -> bytes:
+        return _translated(sql)
 
-
-def _close(raw: Connection) -> None:
-    with suppress(Exception):
-        raw.close()
+    def _taken(self, values: Row) -> Row:
+        return tuple(_value(value) for value in values)
 
 
 @lru_cache(maxsize=256)
-def _translated(text: str) -> Any:
+def _translated(text: str) -> bytes:
     """Return a statement with the driver's marks for values."""
     return text.replace("%", "%%").replace("?", "%s").encode()
-
-
-def _taken(values: Row) -> tuple[Any, ...]:
-    return tuple(_value(value) for value in values)
 
 
 def _value(value: Any) -> Any:
@@ -276,29 +204,3 @@ def _value(value: Any) -> Any:
 
 def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
-
-
-@contextmanager
-def _faults(where: str) -> Iterator[None]:
-    """Turn what the driver raises into a `DatabaseError` of one kind."""
-    psycopg = postgres.driver()
-    try:
-        yield
-    except psycopg.Error as error:
-        raise DatabaseError(where, _fault(error), postgres.reason(error), _remedy(error)) from error
-    except ConfigError as error:
-        raise DatabaseError(where, "unavailable", str(error), error.remedy) from error
-    except (OverflowError, UnicodeError) as error:  # a value that no column takes
-        raise DatabaseError(where, "rejected", str(error)) from error
-
-
-def _fault(error: Error) -> Fault:
-    code = error.sqlstate
-    if code is None:
-        # Raised by the driver itself: the connection is gone, or a value is of a type that no column takes.
-        return "unavailable" if isinstance(error, postgres.driver().OperationalError) else "rejected"
-    return _FAULTS.get(code) or _FAULTS.get(code[:2], "unavailable")
-
-
-def _remedy(error: Error) -> str | None:
-    return postgres.remedy(error) if _fault(error) == "unavailable" else None
