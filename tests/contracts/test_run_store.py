@@ -317,20 +317,6 @@ def test_a_restarted_controller_goes_on_where_the_last_one_stopped(store: RunSto
     assert max(resumed.changed_at_s.values()) == last_change
 
 
-def test_a_run_goes_on_in_another_process_under_its_id(database: Database, store: RunStore) -> None:
-    recorder = begin(store)
-    recorder.measured([measurement(NOW_S + 1)])
-    recorder.flush()
-    # The clock of the other process is behind: its rows still come after those of the first.
-    with RunStore(database, clock=ManualClock(NOW_S - 5), threaded=False) as other:
-        again = other.continue_run("words")
-        again.measured([measurement(NOW_S + 2)])
-        again.finish()
-    run = store.run(recorder.id)
-    assert [one.ended_at_s - NOW_S for one in run.measurements()] == [1, 2]
-    assert run.info.status == "finished" and len(store.runs()) == 1
-
-
 def test_a_recorded_run_is_a_trace_again(store: RunStore) -> None:
     recorder, _, _ = controlled(store)
     trace = recorded_trace(store.export_trace(recorder.id))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +15,7 @@ from foretide.events import EventLog
 from foretide.records import Measurement
 from foretide.store import RunStore, StoreSettings
 
-__all__ = ["SETTINGS", "TOPOLOGY", "ends", "kinds", "measurement_at", "opened"]
+__all__ = ["SETTINGS", "TOPOLOGY", "ends", "kinds", "measurement_at", "opened", "say_that_it_runs"]
 
 TOPOLOGY = line("a", "b", execution_s=0.01, replicas=(1, 4))
 SETTINGS = StoreSettings(lock_wait_s=0.0)
@@ -50,3 +52,9 @@ def kinds(log: EventLog) -> list[str]:
 def ends(store: RunStore) -> list[float]:
     """Return when the measurements of the latest run ended."""
     return [one.ended_at_s for one in store.run("latest").measurements()]
+
+
+def say_that_it_runs(path: Path, run: str) -> None:
+    """Make a run that is over look like one that goes on."""
+    with closing(sqlite3.connect(path)) as raw, raw:
+        raw.execute("UPDATE runs SET status = 'running', ended_at_s = NULL WHERE id = ?", (run,))

@@ -34,17 +34,13 @@ class RunRecorder:
         Who writes.
     clock : Clock
         Tells Unix time.
-    first_seq : int
-        The number of the first row.
     finish_s : float
         The most seconds that `finish` waits for the disk.
     """
 
-    def __init__(
-        self, info: RunInfo, writer: BackgroundWriter, clock: Clock, *, first_seq: int, finish_s: float = 5.0
-    ) -> None:
+    def __init__(self, info: RunInfo, writer: BackgroundWriter, clock: Clock, *, finish_s: float = 5.0) -> None:
         self._info, self._writer, self._clock, self._finish_s = info, writer, clock, finish_s
-        self._numbers = count(first_seq)
+        self._numbers = count(1)
         self._last_s = info.started_at_s
         writer.put_run(info)
 

@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -39,7 +38,6 @@ __all__ = ["LATEST", "RunStore"]
 _LOG = logging.getLogger(__name__)
 #: Stands for the newest run wherever a run is asked for.
 LATEST = "latest"
-_US_PER_S = 1_000_000
 
 
 class RunStore:
@@ -138,23 +136,9 @@ class RunStore:
             layout=spec.topology.layout,
             settings=plain(spec.settings),
         )
-        return self._recorder(info, self._first_seq())
-
-    def continue_run(self, run: str) -> RunRecorder:
-        """Go on recording a run whose process ended before it did.
-
-        Raises
-        ------
-        UnknownRunError
-            When there is no such run.
-        StoreError
-            When the store cannot be read.
-        """
-        info = self.run(run).info
-        with self._reading() as connection:
-            known = [connection.rows(sql.LAST_SEQ[table], (info.id,))[0][0] or 0 for table in sql.TABLES]
-        info = replace(info, status="running", ended_at_s=None)
-        return self._recorder(info, max(self._first_seq(), max(known) + 1))
+        recorder = RunRecorder(info, self._writer, self._clock, finish_s=self.settings.finish_s)
+        self._recorders[info.id] = recorder
+        return recorder
 
     def runs(self) -> list[RunInfo]:
         """Return all runs, oldest first; none where nothing was ever stored."""
@@ -231,15 +215,6 @@ class RunStore:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-    def _recorder(self, info: RunInfo, first_seq: int) -> RunRecorder:
-        recorder = RunRecorder(info, self._writer, self._clock, first_seq=first_seq, finish_s=self.settings.finish_s)
-        self._recorders[info.id] = recorder
-        return recorder
-
-    def _first_seq(self) -> int:
-        # Later than any number that an earlier process gave, without a look into the database, which may be locked.
-        return int(self._clock.now_s() * _US_PER_S)
 
     def _check_version(self) -> None:
         with suppress(DatabaseError):

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 from prometheus_client.parser import text_string_to_metric_families
+from stores import say_that_it_runs
 
 from foretide.service import create_app
 from foretide.store import RunStore
@@ -31,8 +32,9 @@ def dashboard() -> dict[str, Any]:
 def exposed(tmp_path: Path, record_run: Callable[..., str]) -> dict[str, set[str]]:
     """Return the labels of every metric that the service prints, by name, while a run is alive."""
     found: dict[str, set[str]] = {}
-    with RunStore(tmp_path / "runs.db", threaded=False) as store, store.continue_run(record_run(store)):
-        store.flush()
+    path = tmp_path / "runs.db"
+    with RunStore(path, threaded=False) as store:
+        say_that_it_runs(path, record_run(store))
         with TestClient(create_app(store), base_url="http://127.0.0.1") as client:
             assert client.post("/v1/forecast/lr", json={"samples": [1, 2, 3], "horizon": 2}).status_code == 200
             text = client.get("/metrics").text

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from fastapi.testclient import TestClient
 from prometheus_client.parser import text_string_to_metric_families
+from stores import say_that_it_runs
 
 from foretide.service.prometheus import ServiceMetrics
 from foretide.store import RunStore
@@ -39,13 +40,11 @@ def test_forecasts_are_counted_by_model(client: TestClient) -> None:
 
 
 def test_a_run_that_is_alive_is_shown(tmp_path: Path, record_run: Callable[..., str]) -> None:
-    with RunStore(tmp_path / "runs.db", threaded=False) as store:
+    path = tmp_path / "runs.db"
+    with RunStore(path, threaded=False) as store:
         run = store.run(record_run(store))
-        with store.continue_run(run.id) as recorder:
-            store.flush()
-            now_s = store.run(run.id).info.seen_at_s
-            found = samples_of(ServiceMetrics(store, lambda: now_s).to_text().decode())
-            recorder.finish()
+        say_that_it_runs(path, run.id)
+        found = samples_of(ServiceMetrics(store, lambda: run.info.seen_at_s).to_text().decode())
         names = (("run", run.id), ("topology", "branching"))
         last = run.measurements(last=1)[0]
         assert found["foretide_store_up"] == {(): 1.0}

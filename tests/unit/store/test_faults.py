@@ -299,7 +299,9 @@ for second in count(1):
 """
 
 
-def test_a_writer_that_is_killed_leaves_a_sound_store_behind(path: Path, log: EventLog) -> None:
+def test_a_writer_that_is_killed_leaves_a_sound_store_behind(
+    path: Path, log: EventLog, spec: RunSpec, measured: Measured
+) -> None:
     command = [sys.executable, "-c", WRITER, str(path), stores.__file__]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
         assert writer.stdout is not None
@@ -318,6 +320,6 @@ def test_a_writer_that_is_killed_leaves_a_sound_store_behind(path: Path, log: Ev
     info = reader.run("latest").info
     assert info.status == "running" and not info.is_alive(info.seen_at_s + 120)
     with opened(path, log) as store:
-        again = store.continue_run("latest")
-        again.measured([])
-        assert again.finish() and store.run("latest").info.status == "finished"
+        again = store.begin_run(spec)
+        again.measured([measured(1.0)])
+        assert again.finish() and ends(store) == [1.0] and len(store.runs()) == 2
