@@ -26,15 +26,16 @@ class Background:
     _name: ClassVar[str] = "foretide"
 
     def __init__(self) -> None:
-        self._stop = threading.Event()
+        self._stop, self._starting = threading.Event(), threading.Lock()
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
         """Begin; does nothing where it has begun."""
-        if self._thread is None:
-            self._stop.clear()
-            self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
-            self._thread.start()
+        with self._starting:
+            if self._thread is None:
+                self._stop.clear()
+                self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+                self._thread.start()
 
     def stop(self, timeout_s: float = 10.0) -> None:
         """End, and wait for it for a while."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 
+from foretide.background import Background
 from foretide.store.backlog import Backlog, Item
 from foretide.store.samples import RunInfo
 from foretide.store.writer import BATCH, Writer
@@ -14,7 +15,7 @@ __all__ = ["BackgroundWriter"]
 _LOOK_S = 0.05
 
 
-class BackgroundWriter:
+class BackgroundWriter(Background):
     """Takes items at once, and writes them on a thread of its own.
 
     Parameters
@@ -30,13 +31,13 @@ class BackgroundWriter:
         item that fills a batch: for a simulation, which can wait.
     """
 
+    _name = "foretide-store"
+
     def __init__(self, backlog: Backlog, writer: Writer, flush_s: float, *, threaded: bool = True) -> None:
+        super().__init__()
         self._backlog, self._writer, self._flush_s, self._threaded = backlog, writer, flush_s, threaded
-        self._writing = threading.Lock()
-        self._starting = threading.Lock()
-        self._wake, self._stopped = threading.Event(), threading.Event()
+        self._writing, self._wake = threading.Lock(), threading.Event()
         self._urgent = False
-        self._thread: threading.Thread | None = None
 
     def put(self, item: Item) -> None:
         """Take something to be stored; returns at once and never raises."""
@@ -52,7 +53,7 @@ class BackgroundWriter:
         """Write what came so far; tell whether nothing is left after at most `timeout_s`."""
         deadline = time.monotonic() + timeout_s
         while not self._backlog.is_empty or self._writing.locked():
-            if self._thread is None or self._stopped.is_set():
+            if self._thread is None or self._stop.is_set():
                 self._step(urgent=True)
             else:
                 self._urgent = True
@@ -67,10 +68,9 @@ class BackgroundWriter:
     def close(self, timeout_s: float) -> bool:
         """Write what is left, for at most `timeout_s`, and let go of the database; tell whether all was written."""
         clean = self.flush(timeout_s)
-        self._stopped.set()
+        self._stop.set()
         self._wake.set()
-        if self._thread is not None:
-            self._thread.join(timeout_s)
+        self.stop(timeout_s)
         # A writer that hangs keeps its connection: the process ends without it.
         if self._writing.acquire(timeout=timeout_s):
             self._writer.close()
@@ -83,19 +83,13 @@ class BackgroundWriter:
             if full:
                 self._step()
             return
-        if self._thread is None:
-            self._start()
+        if not self._stop.is_set():
+            self.start()
         if full:
             self._wake.set()
 
-    def _start(self) -> None:
-        with self._starting:
-            if self._thread is None and not self._stopped.is_set():
-                self._thread = threading.Thread(target=self._loop, name="foretide-store", daemon=True)
-                self._thread.start()
-
-    def _loop(self) -> None:
-        while not self._stopped.is_set():
+    def _run(self) -> None:
+        while not self._stop.is_set():
             self._wake.wait(self._flush_s)
             self._wake.clear()
             urgent, self._urgent = self._urgent, False
