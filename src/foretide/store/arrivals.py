@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -74,11 +76,12 @@ class Arrivals:
 
         `foretide.traces.load_trace` reads it.
         """
-        columns = [self.of(source), *self.rates.values()]
-        lines = [",".join(["second", "events_per_second", *(_cell(name) for name in self.rates)])]
-        for place, rates in enumerate(zip(*columns, strict=True)):
-            lines.append(",".join([f"{place * self.bin_s:.12g}", *(f"{rate:.3f}" for rate in rates)]))
-        return "\n".join(lines) + "\n"
+        text = io.StringIO()
+        lines = csv.writer(text, lineterminator="\n")
+        lines.writerow(["second", "events_per_second", *self.rates])
+        for place, rates in enumerate(zip(self.of(source), *self.rates.values(), strict=True)):
+            lines.writerow([f"{place * self.bin_s:.12g}", *(f"{rate:.3f}" for rate in rates)])
+        return text.getvalue()
 
 
 def arrivals_of(name: str, measurements: Iterable[Measurement], bin_s: float | None = None) -> Arrivals:
@@ -158,7 +161,3 @@ def _filled(rates: Floats, covered: Floats) -> Floats:
     """Return the rates, scaled up where a part of the bin was not measured, interpolated where most was not."""
     known = np.flatnonzero(covered >= 0.5)
     return np.interp(np.arange(rates.size), known, rates[known] / np.minimum(covered[known], 1.0))
-
-
-def _cell(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"' if any(mark in name for mark in ',"\n') else name

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections import Counter, defaultdict, deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -149,7 +149,6 @@ class Backlog:
         self._lost[item.kind] += 1
         info = self._runs.get(item.run_id)
         if info is not None:
-            dropped: dict[str, int] = defaultdict(int, info.dropped)
-            dropped[item.kind] += 1
-            self._runs[info.id] = replace(info, dropped=dict(dropped))
+            dropped = {**info.dropped, item.kind: info.dropped.get(item.kind, 0) + 1}
+            self._runs[info.id] = replace(info, dropped=dropped)
             self._unsaved.add(info.id)

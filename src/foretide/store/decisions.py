@@ -29,17 +29,14 @@ class FailureLike(Protocol):
     @property
     def stage(self) -> str:
         """In which stage."""
-        ...
 
     @property
     def error(self) -> BaseException:
         """What was raised."""
-        ...
 
     @property
     def ready(self) -> bool:
         """Whether something is wrong; False when it was only too early."""
-        ...
 
 
 class DecisionLike(Protocol):
@@ -48,37 +45,30 @@ class DecisionLike(Protocol):
     @property
     def cycle(self) -> int:
         """Its number."""
-        ...
 
     @property
     def at_s(self) -> float:
         """When it ran."""
-        ...
 
     @property
     def window(self) -> Window | None:
         """What it saw."""
-        ...
 
     @property
     def forecasts(self) -> Mapping[str, Forecast]:
         """What it expected, by source."""
-        ...
 
     @property
     def plan(self) -> Plan | None:
         """What it planned, with every term."""
-        ...
 
     @property
     def action(self) -> Action | None:
         """What became of that."""
-        ...
 
     @property
     def failure(self) -> FailureLike | None:
         """What kept it from coming further."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -145,17 +135,16 @@ def stored_decision(row: Row, layout: Layout, forecasts: Mapping[str, Forecast])
     """Return the decision of a row, given the forecasts that belong to it."""
     _, seq, cycle, at_s, status, _, text, blob = row
     document, arrays = from_json(text), ArrayShelf(blob)
-    window, plan, action, failure = (document[name] for name in ("window", "plan", "action", "failure"))
     return StoredDecision(
         seq=seq,
         cycle=cycle,
         at_s=at_s,
         status=status,
-        window=None if window is None else _window_of(window, arrays, layout),
+        window=document["window"] and _window_of(document["window"], arrays, layout),
         forecasts=forecasts,
-        plan=None if plan is None else _plan_of(plan, arrays, layout),
-        action=None if action is None else _action_of(action, arrays),
-        failure=None if failure is None else StoredFailure(**failure),
+        plan=document["plan"] and _plan_of(document["plan"], arrays, layout),
+        action=document["action"] and _action_of(document["action"], arrays),
+        failure=document["failure"] and StoredFailure(**document["failure"]),
     )
 
 

@@ -19,9 +19,10 @@ from foretide.store.databases.database import Row
 from foretide.store.rows import TableRow, latency_of, latency_row, measurement_of_row, measurement_row
 from foretide.store.samples import LatencySample
 
-__all__ = ["joined", "merge_features", "merge_latencies", "merge_measurements"]
+__all__ = ["RESOLUTION_S", "joined", "merge_features", "merge_latencies", "merge_measurements", "minute_of"]
 
-_RESOLUTION_S = 60.0
+#: Seconds that a row stands for once it is no longer kept as it came.
+RESOLUTION_S = 60.0
 # Stretches that miss each other by less follow one another.
 _GAP_S = 1e-3
 _SUMS = ("arrived", "passed", "processed", "busy_s", "failed")
@@ -40,7 +41,7 @@ def merge_measurements(run_id: str, layout: Layout, rows: Sequence[Row]) -> list
         else:
             groups.append([(row[1], measurement)])
     return [
-        measurement_row(run_id, max(seq for seq, _ in group), layout, joined([one for _, one in group]), _RESOLUTION_S)
+        measurement_row(run_id, max(seq for seq, _ in group), layout, joined([one for _, one in group]), RESOLUTION_S)
         for group in groups
     ]
 
@@ -74,14 +75,14 @@ def _latency(measurements: Iterable[Measurement]) -> float | None:
 
 def _follows(before: Measurement, after: Measurement) -> bool:
     began_s = after.ended_at_s - after.duration_s
-    return abs(began_s - before.ended_at_s) < _GAP_S and _minute(before.ended_at_s) == _minute(after.ended_at_s)
+    return abs(began_s - before.ended_at_s) < _GAP_S and minute_of(before.ended_at_s) == minute_of(after.ended_at_s)
 
 
 def merge_features(run_id: str, layout: Layout, rows: Sequence[Row]) -> list[TableRow]:
     """Return the mean of each worker's and machine's features over each minute."""
 
     def key(row: Row) -> tuple[Any, ...]:
-        return (_minute(row[2]), *row[4:8])
+        return (minute_of(row[2]), *row[4:8])
 
     merged: list[TableRow] = []
     for (_, level, owner, machine, set_id), group in groupby(sorted(rows, key=key), key):
@@ -91,22 +92,23 @@ def merge_features(run_id: str, layout: Layout, rows: Sequence[Row]) -> list[Tab
             warnings.simplefilter("ignore", RuntimeWarning)
             mean = np.nanmean([unpack(row[8]) for row in found], axis=0)
         seq, at_s = max((row[1], row[2]) for row in found)
-        merged.append(("features", (run_id, seq, at_s, _RESOLUTION_S, level, owner, machine, set_id, pack(mean))))
+        merged.append(("features", (run_id, seq, at_s, RESOLUTION_S, level, owner, machine, set_id, pack(mean))))
     return merged
 
 
 def merge_latencies(run_id: str, layout: Layout, rows: Sequence[Row]) -> list[TableRow]:
     """Return the latencies of each minute in one histogram."""
     merged: list[TableRow] = []
-    for _, group in groupby(rows, lambda row: _minute(row[2])):
+    for _, group in groupby(rows, lambda row: minute_of(row[2])):
         found = list(group)
         histogram, samples = LatencyHistogram(), [latency_of(row) for row in found]
         for sample in samples:
             histogram.merge(sample.histogram)
         whole = LatencySample(samples[-1].ended_at_s, sum(sample.duration_s for sample in samples), histogram)
-        merged.append(latency_row(run_id, max(row[1] for row in found), whole, _RESOLUTION_S))
+        merged.append(latency_row(run_id, max(row[1] for row in found), whole, RESOLUTION_S))
     return merged
 
 
-def _minute(instant_s: float) -> int:
-    return math.ceil(instant_s / _RESOLUTION_S)
+def minute_of(instant_s: float) -> int:
+    """Return the minute in which an instant is; its last one belongs to it."""
+    return math.ceil(instant_s / RESOLUTION_S)

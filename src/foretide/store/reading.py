@@ -101,11 +101,7 @@ class RecordedRun:
 
     def decisions(self, since_s: float = _EVER, last: int | None = None) -> list[StoredDecision]:
         """Return the decisions made after `since_s` with their reasons, oldest first."""
-        rows = self._rows("decisions", since_s, last)
-        if not rows:
-            return []
-        forecasts = self._forecasts_from(rows[0][1])
-        return [stored_decision(row, self.info.layout, forecasts.get(row[1], {})) for row in rows]
+        return self._with_forecasts(self._rows("decisions", since_s, last))
 
     def decision(self, seq: int) -> StoredDecision | None:
         """Return the decision at a place in the store, with its reasons; None where there is none."""
@@ -159,12 +155,10 @@ class RecordedRun:
         # Where one kind has more, the others wait for it: the next look begins behind all that was told.
         told = min([last, *(found[-1][1] for found in rows.values() if len(found) == most)])
         rows = {table: [row for row in found if row[1] <= told] for table, found in rows.items()}
-        layout, decisions = self.info.layout, rows["decisions"]
-        forecasts = self._forecasts_from(decisions[0][1]) if decisions else {}
         return News(
             seq=told,
-            measurements=tuple(measurement_of_row(row, layout) for row in rows["measurements"]),
-            decisions=tuple(stored_decision(row, layout, forecasts.get(row[1], {})) for row in decisions),
+            measurements=tuple(measurement_of_row(row, self.info.layout) for row in rows["measurements"]),
+            decisions=tuple(self._with_forecasts(rows["decisions"])),
             events=tuple(event_of(row) for row in rows["events"]),
             latencies=tuple(latency_of(row) for row in rows["latencies"]),
             features=tuple(self._feature_samples(rows["features"])),
@@ -219,15 +213,17 @@ class RecordedRun:
             rows = connection.rows(sql.LATEST_ACTED, (self.id,))
         return stored_decision(rows[0], self.info.layout, {}) if rows else None
 
-    def _forecasts_from(self, seq: int) -> Mapping[int, Mapping[str, Forecast]]:
-        """Return the forecasts by the decision that they belong to, from that of `seq` on."""
-        found: dict[int, dict[str, Forecast]] = defaultdict(dict)
+    def _with_forecasts(self, rows: list[tuple[Any, ...]]) -> list[StoredDecision]:
+        """Return the decisions of rows with the forecasts that belong to them."""
+        if not rows:
+            return []
+        forecasts: dict[int, dict[str, Forecast]] = defaultdict(dict)
         with self._open() as connection:
-            rows = connection.rows(sql.FORECASTS_FROM, (self.id, seq))
-        for row in rows:
+            found = connection.rows(sql.FORECASTS_FROM, (self.id, rows[0][1]))
+        for row in found:
             forecast = forecast_of(row)
-            found[row[1]][forecast.series] = forecast
-        return found
+            forecasts[row[1]][forecast.series] = forecast
+        return [stored_decision(row, self.info.layout, forecasts.get(row[1], {})) for row in rows]
 
     def _feature_samples(self, rows: list[tuple[Any, ...]]) -> list[FeatureSample]:
         if not rows:

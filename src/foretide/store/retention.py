@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from foretide.records import Layout
 from foretide.store.databases import sql
 from foretide.store.databases.database import Connection, Row
-from foretide.store.merging import merge_features, merge_latencies, merge_measurements
+from foretide.store.merging import RESOLUTION_S, merge_features, merge_latencies, merge_measurements, minute_of
 from foretide.store.rows import TableRow, run_info_of
 from foretide.store.samples import RunInfo
 from foretide.store.settings import StoreSettings
 
-__all__ = ["RESOLUTION_S", "Tidied", "delete_run", "make_room", "tidy"]
+__all__ = ["Tidied", "delete_run", "make_room", "tidy"]
 
-#: Seconds that a row stands for once it is no longer kept as it came.
-RESOLUTION_S = 60.0
 # Rows that one transaction touches, so that others who write get their turn.
 _CHUNK = 2_000
 _HOUR_S, _DAY_S = 3_600.0, 86_400.0
@@ -63,8 +60,9 @@ def tidy(connection: Connection, settings: StoreSettings, now_s: float) -> Tidie
             runs += 1
             continue
         loop_now_s = now_s - info.clock_offset_s
-        dropped += _drop_before(connection, info.id, loop_now_s - settings.keep_days * _DAY_S)
-        raw_from_s = _aligned(loop_now_s - settings.raw_hours * _HOUR_S)
+        kept_from_s = loop_now_s - settings.keep_days * _DAY_S
+        dropped += sum(connection.write(sql.DELETE_BEFORE[table], (info.id, kept_from_s)) for table in sql.TABLES)
+        raw_from_s = RESOLUTION_S * math.floor((loop_now_s - settings.raw_hours * _HOUR_S) / RESOLUTION_S)
         dropped += _drop_idle(connection, info.id, raw_from_s)
         merged += sum(_merge(connection, info, table, raw_from_s) for table in _MERGES)
     if connection.size_bytes() > _HIGH * settings.max_bytes:
@@ -116,14 +114,6 @@ def _shorten(connection: Connection, run_id: str) -> bool:
     return dropped > 0
 
 
-def _aligned(instant_s: float) -> float:
-    return math.floor(instant_s / RESOLUTION_S) * RESOLUTION_S
-
-
-def _drop_before(connection: Connection, run_id: str, instant_s: float) -> int:
-    return sum(connection.write(sql.DELETE_BEFORE[table], (run_id, instant_s)) for table in sql.TABLES)
-
-
 def _drop_idle(connection: Connection, run_id: str, instant_s: float) -> int:
     """Drop old decisions that changed nothing, with their forecasts; those that did are kept with their reasons."""
     with connection.transaction():
@@ -138,19 +128,11 @@ def _merge(connection: Connection, info: RunInfo, table: str, before_s: float) -
     merged = 0
     while rows := connection.rows(sql.OLDER_ROWS[table], (info.id, before_s, RESOLUTION_S, _CHUNK)):
         # The last minute of a full chunk may go on in the next one.
-        minute = _minute(rows[-1])
-        whole = [row for row in rows if _minute(row) != minute] if len(rows) == _CHUNK else rows
+        minute = minute_of(rows[-1][2])
+        whole = [row for row in rows if minute_of(row[2]) != minute] if len(rows) == _CHUNK else rows
         rows = whole or rows
-        _replace(connection, table, rows, _MERGES[table](info.id, info.layout, rows))
+        with connection.transaction():
+            connection.write_many(sql.DELETE_KEY[table], [row[:2] for row in rows])
+            connection.write_many(sql.INSERT[table], [row for _, row in _MERGES[table](info.id, info.layout, rows)])
         merged += len(rows)
     return merged
-
-
-def _replace(connection: Connection, table: str, rows: Iterable[Row], merged: Iterable[TableRow]) -> None:
-    with connection.transaction():
-        connection.write_many(sql.DELETE_KEY[table], [tuple(row[:2]) for row in rows])
-        connection.write_many(sql.INSERT[table], [values for name, values in merged if name == table])
-
-
-def _minute(row: Sequence[Any]) -> int:
-    return math.ceil(float(row[2]) / RESOLUTION_S)

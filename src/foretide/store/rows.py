@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -14,6 +15,7 @@ from foretide.latency import LatencyHistogram
 from foretide.records import CpuUse, Floats, Forecast, Layout, Measurement
 from foretide.store.databases.codec import ArrayPack, ArrayShelf, from_json, pack, to_json, unpack
 from foretide.store.databases.database import Row
+from foretide.store.databases.schema import COLUMNS
 from foretide.store.errors import StoreError
 from foretide.store.samples import FeatureSample, LatencySample, RunInfo
 
@@ -36,6 +38,7 @@ __all__ = [
 #: A table's name, and a row of it.
 TableRow: TypeAlias = tuple[str, tuple[Any, ...]]
 
+_RUN_DOCUMENTS = ("topology", "layout", "settings", "outcome", "dropped")
 _COLUMNS = ("arrived", "passed", "processed", "queued", "busy_s", "replicas")
 # Behind the others, where any event failed; rows of versions that did not count failures lack it.
 _FAILED = "failed"
@@ -163,34 +166,14 @@ def latency_of(row: Row) -> LatencySample:
 
 def run_row(info: RunInfo) -> tuple[Any, ...]:
     """Return a run as a row."""
-    layout = {"sources": info.layout.sources, "operators": info.layout.operators, "edges": info.layout.edges}
-    times = (info.created_at_s, info.seen_at_s, info.clock_offset_s, info.started_at_s, info.ended_at_s)
-    told = (info.policy, info.forecaster, info.trace, info.td_s)
-    documents = (info.topology_document, layout, info.settings, info.outcome, info.dropped)
-    return (info.id, info.name, info.status, *times, *told, *(to_json(document) for document in documents))
+    values = vars(info) | {"topology": info.topology_document, "layout": asdict(info.layout)}
+    return tuple(to_json(values[name]) if name in _RUN_DOCUMENTS else values[name] for name in COLUMNS["runs"])
 
 
-def run_info_of(row: Sequence[Any]) -> RunInfo:
+def run_info_of(row: Row) -> RunInfo:
     """Return the run of a row."""
-    topology, layout, settings, outcome, dropped = (from_json(text) for text in row[12:])
-    return RunInfo(
-        id=row[0],
-        name=row[1],
-        status=row[2],
-        created_at_s=row[3],
-        seen_at_s=row[4],
-        clock_offset_s=row[5],
-        started_at_s=row[6],
-        ended_at_s=row[7],
-        policy=row[8],
-        forecaster=row[9],
-        trace=row[10],
-        td_s=row[11],
-        topology_document=topology,
-        layout=Layout(
-            tuple(layout["sources"]), tuple(layout["operators"]), tuple(tuple(edge) for edge in layout["edges"])
-        ),
-        settings=settings,
-        outcome=outcome,
-        dropped=dropped,
-    )
+    values = dict(zip(COLUMNS["runs"], row, strict=True))
+    values |= {name: from_json(values[name]) for name in _RUN_DOCUMENTS}
+    layout = values.pop("layout")
+    names = Layout(tuple(layout["sources"]), tuple(layout["operators"]), tuple(tuple(edge) for edge in layout["edges"]))
+    return RunInfo(topology_document=values.pop("topology"), layout=names, **values)

@@ -123,11 +123,6 @@ class RuntimeStore:
             self._seen = signature
         return self._config
 
-    def replace(self, config: RuntimeConfig) -> RuntimeConfig:
-        """Put `config` in force, with the next version number, and return it."""
-        with self._alone():
-            return self._put(config)
-
     def overridden(self, now_s: float) -> dict[str, int]:
         """Return the replicas that are set by hand at an instant, by operator."""
         return self.read().overridden(now_s)

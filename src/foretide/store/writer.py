@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 from foretide.clock import Clock
 from foretide.events import Severity
@@ -27,16 +27,10 @@ _LOG = logging.getLogger(__name__)
 BATCH = 2_000
 _FIRST_RETRY_S = 0.5
 _SEEN_EVERY_S = 5.0
+#: Hears what happens to the store: kind, message, severity and data; must not raise.
+Report: TypeAlias = Callable[[str, str, Severity, Mapping[str, Any]], None]
 # Faults mended in one go: the database is damaged, then full, then it is well or it is not.
 _ATTEMPTS = 3
-
-
-class Report(Protocol):
-    """Hears what happens to the store; must not raise."""
-
-    def __call__(self, kind: str, message: str, severity: Severity, data: Mapping[str, Any]) -> None:
-        """Take note of it."""
-        ...
 
 
 class Writer:
@@ -123,13 +117,10 @@ class Writer:
                 if not self._mend(error):
                     return
             except Exception:
-                self._abandon(batch, runs)
+                self._backlog.give_back((), runs)
+                for item in batch:
+                    self._backlog.drop(item)
                 raise
-
-    def _abandon(self, batch: Iterable[Item], runs: Sequence[RunInfo]) -> None:
-        self._backlog.give_back((), runs)
-        for item in batch:
-            self._backlog.drop(item)
 
     def _check_connection(self) -> None:
         """Leave a database that was moved or removed; the next connection may be one to a new database."""

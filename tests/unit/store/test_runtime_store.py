@@ -48,7 +48,7 @@ def test_versions_count_on_whoever_writes(store: RuntimeStore) -> None:
     other = RuntimeStore(store.path)
     assert other.change(paused=False).version == 2
     assert store.read().version == 2
-    assert store.replace(RuntimeConfig(version=99)).version == 3
+    assert store.change(version=99).version == 3
 
 
 def test_a_file_that_did_not_change_is_not_read_again(store: RuntimeStore) -> None:
@@ -89,12 +89,12 @@ def test_a_file_that_was_mended_is_read_again(store: RuntimeStore) -> None:
 
 def test_a_reader_in_another_process_sees_whole_configurations_only(store: RuntimeStore) -> None:
     store.change(paused=True)
-    store.replace(RuntimeConfig())
+    store.change(paused=False)
     command = [sys.executable, "-c", READER, str(store.path), "302"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as reader:
         assert reader.stdout is not None and reader.stdout.readline() == "2\n"
         for version in range(3, 303):
-            store.replace(RuntimeConfig(replicas={f"operator{number}": version for number in range(200)}))
+            store.change(replicas={f"operator{number}": version for number in range(200)})
         seen, errors = reader.communicate(timeout=60)
     assert reader.returncode == 0, errors
     versions = [int(line) for line in seen.split()]

@@ -144,10 +144,6 @@ def plain(value: Any, depth: int = 0) -> Any:
         return {str(key): plain(item, depth + 1) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [plain(item, depth + 1) for item in value]
-    return _other(value, depth)
-
-
-def _other(value: Any, depth: int) -> Any:
     if isinstance(value, set | frozenset):
         return sorted(str(item) for item in value)
     dump = getattr(value, "model_dump", None)

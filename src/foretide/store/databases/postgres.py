@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import closing
 from functools import lru_cache
+from itertools import count
 from typing import Any
 
 from foretide import postgres
@@ -83,10 +84,8 @@ class PostgresDatabase(Database):
         """Rename the schema to ``*_corrupt``; earlier ones are kept."""
         with closing(self._open()) as connection:
             known = {row[0] for row in connection.rows("SELECT nspname FROM pg_namespace")}
-            number, aside = 0, f"{self.schema}_corrupt"
-            while aside in known:
-                number += 1
-                aside = f"{self.schema}_corrupt_{number}"
+            names = (f"{self.schema}_corrupt{f'_{number}' if number else ''}" for number in count())
+            aside = next(name for name in names if name not in known)
             connection.write(f"ALTER SCHEMA {_quoted(self.schema)} RENAME TO {_quoted(aside)}")
         self._found = False
         return f"schema {aside}"

@@ -6,6 +6,7 @@ import os
 import sqlite3
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
+from itertools import count
 from pathlib import Path
 
 from foretide.store.databases.database import Connection, Database
@@ -64,16 +65,12 @@ class SqliteDatabase(Database):
 
     def set_aside(self) -> str:
         """Rename the file, and what belongs to it, to ``*.corrupt``; earlier ones are kept."""
-        number = 0
-        while (aside := self._aside(number)).exists():
-            number += 1
+        names = (f"{self.path}.corrupt{f'-{number}' if number else ''}" for number in count())
+        aside = next(name for name in names if not Path(name).exists())
         for ending in _COMPANIONS:
             with suppress(FileNotFoundError):
                 os.replace(f"{self.path}{ending}", f"{aside}{ending}")
-        return str(aside)
-
-    def _aside(self, number: int) -> Path:
-        return self.path.with_name(f"{self.path.name}.corrupt{f'-{number}' if number else ''}")
+        return aside
 
     def _open(self, *, create: bool) -> Connection:
         if not create and not self.exists():
