@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from foretide.spark.driver.run import Progress, RunOptions, RunReport, TopologyRun
 from foretide.spark.errors import OperatorError
+from foretide.store import RunStore
 from foretide.topology import Topology, flow, load_topology
 from foretide.traces import Replay, load_trace, payload
 from foretide.traces.replacement import TraceOverrides, with_trace_options
@@ -136,6 +137,54 @@ def test_the_error_of_an_operator_ends_the_run(
     with pytest.raises(OperatorError, match="operator 'broken': expected outputs among"):
         run_to_the_end(spark, job.build(), tmp_path / "run", seconds=60)
     assert [query.name for query in spark.streams.active] == []
+
+
+BUGGY = """
+from foretide.topology import flow
+
+
+def split(row):
+    if row["id"] % {every} == 0:
+        return row.asign(n=1)
+    return row
+
+
+job = flow("buggy")
+job.source("in", "trace", trace={trace!r}, until="all").operator("split", split).sink("out", "none")
+"""
+
+
+def test_the_command_shows_what_failed_and_its_exit_status_tells(
+    tmp_path: Path, write_trace: Callable[..., str]
+) -> None:
+    file = tmp_path / "buggy.py"
+    file.write_text(BUGGY.format(every=10, trace=write_trace(1000, 1000)) + "topology = job.build()\n")
+    done = foretide("run", str(file), "--master", "local[2]", "--json", "report.json", cwd=tmp_path)
+    assert done.returncode == 4, done.stderr
+    assert "split failed: AttributeError: 'dict' object has no attribute 'asign'" in done.stdout
+    assert f"{file}:7: return row.asign(n=1)" in done.stdout and 'event {"id": 0' in done.stdout
+    assert "200 events failed; the dead-letter log has them" in done.stdout
+    assert "WARNING" not in done.stderr.replace("WARNING: Using incubator modules", "")
+    report = json.loads((tmp_path / "report.json").read_text())
+    [failure] = report["failures"]
+    assert (failure["operator"], failure["error"], failure["count"]) == ("split", "AttributeError", 200)
+    assert (report["dead_letters"], report["operators"]["split"]["failed"]) == (200, 200)
+
+
+def test_the_command_stops_where_every_event_fails_and_records_why(
+    tmp_path: Path, write_trace: Callable[..., str]
+) -> None:
+    file = tmp_path / "buggy.py"
+    file.write_text(BUGGY.format(every=1, trace=write_trace(1000, 1000)) + "topology = job.build()\n")
+    flags = ["--master", "local[2]", "--policy", "pasps", "--store", "runs.db"]
+    done = foretide("run", str(file), *flags, cwd=tmp_path)
+    assert done.returncode == 2, done.stdout
+    assert "Error: operator 'split': expected to fail on at most 50% of the last 2,000 events" in done.stderr
+    assert f"{file}:7: return row.asign(n=1)" in done.stderr and '"id": 0' in done.stderr
+    with RunStore(tmp_path / "runs.db") as store:
+        [run] = store.runs()
+        [event] = [event for event in store.run(run.id).events() if event.kind == "operator.failed"]
+    assert event.data["where"] == f"{file}:7: return row.asign(n=1)"
 
 
 def test_the_command_runs_the_example(tmp_path: Path, write_trace: Callable[..., str]) -> None:

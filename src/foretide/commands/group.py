@@ -17,12 +17,24 @@ from foretide.files import replace_file
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["BROKEN", "FAILED", "STDOUT", "ForetideGroup", "check_writable", "console_beside", "write_file"]
+__all__ = [
+    "BROKEN",
+    "EVENTS_FAILED",
+    "FAILED",
+    "STDOUT",
+    "ForetideGroup",
+    "check_writable",
+    "console_beside",
+    "exit_if_failed",
+    "write_file",
+]
 
 #: The exit status after an error of ours, the one that wrong arguments have too.
 FAILED = 2
 #: The exit status after an error that nobody expected.
 BROKEN = 3
+#: The exit status of a run that went to its end, but on some of whose events operators failed.
+EVENTS_FAILED = 4
 #: What stands for standard output where an option takes a file.
 STDOUT = Path("-")
 
@@ -59,6 +71,12 @@ def _of_click(error: Exception) -> bool:
 def _say(message: str) -> None:
     typer.secho("Error: ", fg=typer.colors.RED, bold=True, err=True, nl=False)
     typer.echo(message, err=True)
+
+
+def exit_if_failed(events: int) -> None:
+    """End with a status of its own if operators failed on events: a script must see that without reading."""
+    if events:
+        raise typer.Exit(EVENTS_FAILED)
 
 
 def write_file(path: Path, content: str, option: str) -> None:

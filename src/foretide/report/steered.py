@@ -44,7 +44,7 @@ def steered_record(run: SteeredRun, trace: str) -> RunRecord:
         latency_ms=latencies,
         expected=expected_input(decisions, run.td_s),
         decisions=tuple(decision_mark(decision) for decision in decisions),
-        notes=tuple(f"{event.kind}: {event.message}" for event in run.events if event.severity != "info")[-10:],
+        notes=_notes(run),
     )
 
 
@@ -63,9 +63,17 @@ def _latencies(samples: Sequence[Sample], began_s: float) -> tuple[Floats, dict[
     return np.array(at_s), {name: np.array(values) for name, values in found.items()}
 
 
+def _notes(run: SteeredRun) -> tuple[str, ...]:
+    """Return what failed, with the final counts, and the latest warnings about anything else."""
+    warnings = [event for event in run.events if event.severity != "info" and event.kind != "operator.failed"]
+    return (*(str(failure) for failure in run.report.failures), *(f"{e.kind}: {e.message}" for e in warnings[-10:]))
+
+
 def _facts(run: SteeredRun, trace: str) -> dict[str, str]:
     facts = {"policy": run.policy, "forecaster": run.forecaster, "td": f"{run.td_s:g} s", "trace": trace}
     facts |= {"events": f"{run.report.arrived:,}", "batches": f"{run.report.batches:,}", "ended": run.report.ending}
+    if run.report.dead_letters:
+        facts["failed"] = f"{run.report.dead_letters:,} events"
     return {name: value for name, value in facts.items() if value}
 
 

@@ -30,7 +30,7 @@ class EngineSettings(Settings):
     retries: int = Field(default=1, ge=0, le=10, description="Times that a failed event is tried again.")
     failed_share: float = Field(
         default=0.5,
-        gt=0,
+        ge=0,
         le=1,
         description="Share of an operator's last events that may fail; if more do, its stage stops with that error. "
         "1: it never stops for that.",

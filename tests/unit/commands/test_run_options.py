@@ -14,11 +14,13 @@ from foretide.cli import app
 from foretide.commands.running.launch import StopSwitch
 from foretide.commands.running.run_view import ProgressView, report_view
 from foretide.errors import ConfigError
+from foretide.spark.driver.failures import FAILURE_LOGGER
 from foretide.spark.driver.run import OperatorReport, Progress, RunReport
 from foretide.spark.session.shipping import modules_beside
 from foretide.topology import Topology, flow, load_topology
 from foretide.traces import TraceError
 from foretide.traces.replacement import TraceOverrides, parse_replicas, with_replicas, with_trace_options
+from foretide.transport.dead_letters import Failure
 
 ROOT = Path(__file__).parents[3]
 WORDCOUNT = ROOT / "examples" / "wordcount.py"
@@ -32,9 +34,12 @@ REPORT = RunReport(
     batches=12,
     arrived=1_000_000,
     waiting=20,
-    dead_letters=3,
     operators={"split": OperatorReport(2, 1_000_000, 4_000_000, 100_000.0, 15.0, 0.015, 0.75, 3)},
     latency={"count": 4_000_000, "mean": 0.5, "p50": 0.25, "p95": 1.5, "p99": math.nan},
+    failures=(
+        Failure("split", "KeyError", "'word'", '{"id": 7}', "job.py:7: row['word']", 2),
+        Failure("split", "ValueError", "no", '{"id": 9}', "", 1),
+    ),
 )
 
 
@@ -146,7 +151,9 @@ class TestCommand:
         assert "Traceback" not in result.output
 
     def test_help_teaches_with_an_example(self, runner: CliRunner) -> None:
-        assert "Example: foretide run" in runner.invoke(app, ["run", "--help"]).stdout
+        told = runner.invoke(app, ["run", "--help"]).stdout
+        assert "Example: foretide run" in told
+        assert "exit status is 0 if all events went through, 4 if some failed" in " ".join(told.split())
 
 
 class TestView:
@@ -171,6 +178,22 @@ class TestView:
             words in text for words in ("789 events/s", "56 rows", "latency p50 250 ms", "split ■■ 2", "count ■■■ 3")
         )
 
+    @pytest.mark.parametrize("terminal", [True, False])
+    def test_a_failure_is_shown_as_it_happens_once(
+        self, terminal: bool, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+    ) -> None:
+        console = self.console(terminal=terminal)
+        with console.capture() as capture, ProgressView(console, "words") as view:
+            view.show(PROGRESS)
+            FAILURE_LOGGER.warning("%s", REPORT.failures[0], extra={"failure": REPORT.failures[0]})
+            view.show(PROGRESS)
+        text = capture.get()
+        for words in ("split failed: KeyError: 'word'", "job.py:7: row['word']", 'event {"id": 7}'):
+            assert text.count(words) == 1
+        assert not caplog.records and not capsys.readouterr().err, "logging has nothing to add"
+        FAILURE_LOGGER.warning("%s", REPORT.failures[0], extra={"failure": REPORT.failures[0]})
+        assert len(caplog.records) == 1, "without a view, logging tells"
+
     def test_the_report_fits_eighty_columns_and_says_what_is_wrong(self) -> None:
         console = self.console(terminal=False)
         with console.capture() as capture:
@@ -185,6 +208,8 @@ class TestView:
             "p50 250 ms",
             "p99 –",
             "3 events failed",
+            "2  split  KeyError: 'word' at job.py:7: row['word']",
+            "1  split  ValueError: no",
             "not drained",
         ):
             assert words in text
@@ -193,6 +218,11 @@ class TestView:
         found = json.loads(json.dumps(REPORT.to_dict(), allow_nan=False))
         assert found["latency"]["p99"] is None
         assert found["operators"]["split"]["rows_in"] == 1_000_000
+        assert found["dead_letters"] == 3
+        assert [(each["operator"], each["error"], each["count"]) for each in found["failures"]] == [
+            ("split", "KeyError", 2),
+            ("split", "ValueError", 1),
+        ]
 
 
 def test_the_first_interrupt_asks_and_the_second_one_insists() -> None:

@@ -24,6 +24,7 @@ from foretide.spark.driver.run import ControlStatus, Progress, RunReport
 from foretide.spark.steering.monitor import Sample
 from foretide.spark.steering.steered_run import SteeredRun
 from foretide.topology import flow
+from foretide.transport.dead_letters import Failure
 
 APP = "twitter-classification"
 PROGRESS = Progress(65.0, 1000, 56, 789.0, 7, {"a": 2}, 0.25, math.nan)
@@ -43,7 +44,9 @@ ROW = {
     "changes": 1_234,
     "lost": 0,
     "duplicated": None,
+    "failed": 1_234,
 }
+FAILED = (Failure("a", "AttributeError", "no asign", '{"id": 1}', "job.py:7: rows.asign(n=1)", 2),)
 
 
 def console() -> Console:
@@ -67,7 +70,7 @@ def steered() -> SteeredRun:
         busy_s=np.array([0.1]),
         replicas=np.array([2]),
     )
-    report = RunReport("line", "local[4]", "all input is through", True, 1.0, 1, 10, 0, 0, {}, {"mean": math.nan})
+    report = RunReport("line", "local[4]", "all input is through", True, 1.0, 1, 10, 0, {}, {"mean": math.nan}, FAILED)
     return SteeredRun(
         report=report,
         policy="foretide",
@@ -88,7 +91,11 @@ def steered() -> SteeredRun:
         audit=Audit(10, 0, 0),
         samples=(Sample(measurement, {}, latency, 2),),
         decisions=(),
-        events=(Event(1.0, "plan.applied", "a 1 → 2"), Event(2.0, "store.locked", "it is locked", "error")),
+        events=(
+            Event(1.0, "plan.applied", "a 1 → 2"),
+            Event(1.5, "operator.failed", str(FAILED[0]), "warning"),
+            Event(2.0, "store.locked", "it is locked", "error"),
+        ),
         topology=topology,
     )
 
@@ -110,6 +117,7 @@ class TestViews:
         text = capture.get()
         assert "store.locked: it is locked" in text
         assert "plan.applied" not in text
+        assert "operator.failed" not in text, "the report lists it, with its final count"
 
     def test_the_line_of_progress_tells_forecast_and_decision(self) -> None:
         from dataclasses import replace
@@ -124,14 +132,16 @@ class TestViews:
         body = json.loads(json.dumps(steered().to_dict("t"), allow_nan=False))
         assert body["control"]["latency_p99_ms"] is None
         assert (body["control"]["lost"], body["control"]["trace"]) == (0, "t")
-        assert body["warnings"] == ["store.locked: it is locked"]
+        assert body["warnings"][1:] == ["store.locked: it is locked"]
+        assert (body["control"]["failed"], body["dead_letters"]) == (2, 2)
+        assert body["failures"] == [FAILED[0].to_json()]
 
     def test_the_page_holds_the_metrics(self) -> None:
         record = steered_record(steered(), "t")
         assert record.at_s.tolist() == [1.0]
         assert record.throughput_per_s.tolist() == [10.0]
         page = to_html(record)
-        for words in ("line on local[4]", "slot-seconds", "duplicated", "store.locked"):
+        for words in ("line on local[4]", "slot-seconds", "duplicated", "store.locked", "rows.asign(n=1)", "2 events"):
             assert words in page
 
 

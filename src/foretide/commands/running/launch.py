@@ -88,7 +88,7 @@ def run_plain(spark: SparkSession, options: RunOptions, switch: StopSwitch, stor
             if recorder is None:
                 switch.follow(run)
             else:
-                with Sampler(run.running, recorder=recorder):
+                with Sampler(run.running, recorder=recorder, events=recorder):
                     switch.follow(run)
         return run.report
 

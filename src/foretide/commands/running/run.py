@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from foretide.commands.group import check_writable, console_beside, write_file
+from foretide.commands.group import check_writable, console_beside, exit_if_failed, write_file
 from foretide.commands.topology_argument import SETTINGS_HELP, TOPOLOGY_HELP, load_topology_argument
 
 if TYPE_CHECKING:
@@ -47,6 +47,12 @@ def run(
     ] = None,
     speed: Annotated[float | None, typer.Option(help="Seconds of the trace that pass in one second.")] = None,
     rate_scale: Annotated[float | None, typer.Option(help="Multiply the trace's rates by this.")] = None,
+    max_failed: Annotated[
+        float,
+        typer.Option(
+            min=0.0, max=1.0, help="Stop if more than this share of an operator's last 1,000 events fails; 1: never."
+        ),
+    ] = 0.5,
     minutes: Annotated[
         float | None, typer.Option(help="Stop after so many minutes; else when all input is through.")
     ] = None,
@@ -88,6 +94,9 @@ def run(
     name a policy, --td, --forecaster, --config or --advisory. Options of a trace hold for all sources of that kind.
     Ctrl-C lets what is inside come through and then stops; a second one stops at once.
 
+    The exit status is 0 if all events went through, 4 if some failed (they are listed, and kept in the dead-letter
+    log), 2 if an error stopped the run, such as an operator on which most events fail, and 3 if that was not expected.
+
     [bold]Example:[/] foretide run twitter-classification --html out/report.html
 
     [bold]Compare:[/] foretide run twitter-classification --compare static-min,static-peak,threshold,pasps,foretide
@@ -126,7 +135,8 @@ def run(
     from foretide.spark import EngineSettings
     from foretide.spark.driver.run import RunOptions
 
-    engine = EngineSettings(trigger_s=TRIGGER_S if compare is not None or request.steered else 0.0)
+    trigger_s = TRIGGER_S if compare is not None or request.steered else 0.0
+    engine = EngineSettings(trigger_s=trigger_s, failed_share=max_failed)
     options = RunOptions(topology=topology, path=path, seconds=seconds, replicas=given_replicas, settings=engine)
     if compare is not None:
         from foretide.commands.running.run_compare import run_comparison
@@ -160,6 +170,7 @@ def _run_plain(request: RunRequest, options: RunOptions, html_out: Path | None, 
         report = run_plain(spark, options, switch, store)
     console.print(report_view(report))
     _write_json(json_out, report.to_dict())
+    exit_if_failed(report.dead_letters)
 
 
 def _run_steered(request: RunRequest, options: RunOptions, html_out: Path | None, json_out: Path | None) -> None:
@@ -181,6 +192,7 @@ def _run_steered(request: RunRequest, options: RunOptions, html_out: Path | None
     if html_out is not None:
         write_file(html_out, to_html(steered_record(steered, trace)), "--html")
     _write_json(json_out, steered.to_dict(trace))
+    exit_if_failed(steered.report.dead_letters)
 
 
 def _opened(store: RunStore | None) -> AbstractContextManager[RunStore | None]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from foretide.commands.group import STDOUT, console_beside, write_file
+from foretide.commands.group import STDOUT, console_beside, exit_if_failed, write_file
 from foretide.commands.running.launch import StopSwitch, run_steered, trace_name, watched_session
 from foretide.commands.running.run_view import comparison_view
 from foretide.errors import ConfigError
@@ -60,6 +60,7 @@ def run_comparison(
     console.print(comparison_view(rows))
     if json_out is not None:
         write_file(json_out, _document(rows), "--json")
+    exit_if_failed(sum(row["failed"] for row in rows))
 
 
 @dataclass(frozen=True)

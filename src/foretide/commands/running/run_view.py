@@ -16,6 +16,7 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
+from foretide.commands.running.failure_view import ShownFailures, failures_view
 from foretide.spark.driver.run import ControlStatus, Progress, RunReport
 from foretide.spark.steering.steered_run import SteeredRun
 
@@ -40,16 +41,19 @@ class ProgressView:
         self._live = Live(console=console, refresh_per_second=4, transient=True) if console.is_terminal else None
         self._shown_s = -math.inf
         self._note = "Ctrl-C stops it gracefully"
+        self._failures = ShownFailures(console)
 
     def __enter__(self) -> Self:
         if self._live is not None:
             self._live.start()
+        self._failures.__enter__()
         self.say("starting Spark")
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._failures.__exit__(kind, error, trace)
         if self._live is not None:
             self._live.stop()
 
@@ -79,9 +83,8 @@ class ProgressView:
 def report_view(report: RunReport) -> RenderableType:
     """Return a report for a terminal; 80 columns are enough."""
     parts: list[RenderableType] = [_summary(report), Text(), _operators(report), Text(), _latency(report.latency)]
-    if report.dead_letters:
-        words = f"{report.dead_letters:,} events failed and are in the dead-letter log"
-        parts.append(Text(words, style="yellow"))
+    if report.failures:
+        parts.append(failures_view(report.failures))
     if not report.drained:
         words = "not drained in time: what is left inside goes on at the next start in the same --path"
         parts.append(Text(words, style="yellow"))
@@ -163,7 +166,8 @@ def _control(status: ControlStatus) -> Text:
 def steered_view(run: SteeredRun) -> RenderableType:
     """Return how control did, for a terminal: the metrics of SPEC P8, and what went wrong."""
     parts: list[RenderableType] = [Text(), comparison_view([run.row("")])]
-    for event in [event for event in run.events if event.severity != "info"][-5:]:
+    # What failed is in the report already.
+    for event in [event for event in run.events if event.severity != "info" and event.kind != "operator.failed"][-5:]:
         parts.append(Text(f"{event.kind}: {event.message}", style="yellow"))
     return Group(*parts)
 
@@ -174,6 +178,7 @@ _USED = (
     ("latency_mean_ms", "mean ms", ",.0f"),
     ("latency_p95_ms", "p95 ms", ",.0f"),
     ("latency_p99_ms", "p99 ms", ",.0f"),
+    ("failed", "failed", ",d"),
     ("lost", "lost", ",d"),
     ("duplicated", "twice", ",d"),
 )

@@ -81,5 +81,5 @@ def _too_many(failure: Failure, events: int, failed: int, share: float) -> Opera
         expected=f"to fail on at most {share:.0%} of the last {events:,} events",
         got=f"{failed:,} failures ({failed / events:.0%}), such as {failure.cause} on the event {failure.event}",
         remedy="mend it and start again in the same directory: this batch was not committed, so none of its events is "
-        "lost; failed_share=1 lets the run go on",
+        "lost; failed_share=1 (foretide run --max-failed 1) lets it go on",
     )

@@ -6,7 +6,7 @@ import math
 import tempfile
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -21,6 +21,7 @@ from foretide.spark.inputs.positions import InputState
 from foretide.spark.settings import EngineSettings
 from foretide.spark.tasks.statistics import OperatorStatistics
 from foretide.topology import Topology
+from foretide.transport.dead_letters import Failure
 
 __all__ = ["ControlStatus", "OperatorReport", "Progress", "RunOptions", "RunReport", "TopologyRun"]
 
@@ -127,7 +128,7 @@ class OperatorReport:
     rows_per_s : float
         Rows taken per second of the run.
     busy_s, execution_ms : float
-        Time in the user's code, in all, and per row taken.
+        Time in the user's code, in all, and per row that did not fail.
     utilisation : float
         Busy time per second and replica. Operators of one stage share their slots, so one with too few replicas for
         its share of the work can be above 1.
@@ -157,12 +158,14 @@ class RunReport:
         Whether all that was admitted came through.
     measured_s : float
         From the start of the first batch to the end of the last.
-    batches, arrived, waiting, dead_letters : int
-        Batches done; events that came; events that were not admitted any more; events that operators gave up on.
+    batches, arrived, waiting : int
+        Batches done; events that came; events that were not admitted any more.
     operators : mapping of str to OperatorReport
         By operator.
     latency : mapping of str to float
         ``count``, and in seconds ``mean``, ``p50``, ``p95`` and ``p99``, of all that reached an end.
+    failures : sequence of Failure
+        Events that operators gave up on, by operator and kind.
     """
 
     topology: str
@@ -173,13 +176,18 @@ class RunReport:
     batches: int
     arrived: int
     waiting: int
-    dead_letters: int
     operators: Mapping[str, OperatorReport]
     latency: Mapping[str, float]
+    failures: Sequence[Failure] = ()
+
+    @property
+    def dead_letters(self) -> int:
+        """Events that operators gave up on, all together."""
+        return sum(failure.count for failure in self.failures)
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data for JSON, which has no NaN."""
-        plain: dict[str, Any] = asdict(self)
+        plain: dict[str, Any] = {**asdict(self), "dead_letters": self.dead_letters}
         plain["latency"] = {name: None if math.isnan(value) else value for name, value in self.latency.items()}
         return plain
 
@@ -350,9 +358,9 @@ class _Watch:
             whole.batches,
             arrived=sum(state.arrived for state in inputs),
             waiting=sum(state.backlog for state in inputs),
-            dead_letters=sum(part.failed for part in totals.values()),
             operators={id: _operator(part, replicas[id], measured_s) for id, part in totals.items()},
             latency=_latency(self._running.latency()),
+            failures=tuple(self._running.failures()),
         )
 
     def _rate(self, now_s: float, arrived: int) -> float:
@@ -370,7 +378,7 @@ def _operator(totals: OperatorStatistics, replicas: int, measured_s: float) -> O
         totals.rows_out,
         totals.rows_in / measured_s if measured_s else 0.0,
         totals.busy_s,
-        totals.busy_s / totals.rows_in * 1000 if totals.rows_in else 0.0,
+        totals.working_s / totals.processed * 1000 if totals.processed else 0.0,
         totals.busy_s / (measured_s * replicas) if measured_s else 0.0,
         totals.failed,
     )

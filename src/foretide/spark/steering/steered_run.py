@@ -60,7 +60,7 @@ class SteeredRun:
     def row(self, trace: str) -> dict[str, Any]:
         """Return its metrics as one row of a comparison, as plain data without NaN."""
         score = {} if self.score is None else asdict(self.score)
-        row = {"policy": self.policy, "trace": trace, "td": self.td_s, **score}
+        row = {"policy": self.policy, "trace": trace, "td": self.td_s, "failed": self.report.dead_letters, **score}
         row |= {name: None if self.audit is None else getattr(self.audit, name) for name in ("lost", "duplicated")}
         return {name: None if isinstance(value, float) and math.isnan(value) else value for name, value in row.items()}
 
