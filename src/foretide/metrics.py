@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
 
@@ -11,30 +9,28 @@ from foretide.errors import ConfigError
 from foretide.records import Floats
 
 __all__ = [
-    "LatencySummary",
-    "latency_summary",
     "mean_absolute_percentage_error",
     "pareto_front",
     "processed_ratio",
     "replica_changes",
     "replica_seconds",
     "saved_resources",
-    "slo_misses",
     "throughput_degradation",
 ]
 
 
-def saved_resources(replicas: npt.ArrayLike, overestimated: float) -> float:
+def saved_resources(replicas: npt.ArrayLike, overestimated: float, duration_s: Floats | None = None) -> float:
     r"""Return the part of an overestimated number of replicas that was not used: mean of :math:`1 - r/r_{over}` (P8).
 
-    `replicas` is the total of all operators at each instant. Negative when more ran than the overestimate.
+    `replicas` is the total of all operators in each stretch; stretches count by their duration where it is given.
+    Negative when more ran than the overestimate.
 
     >>> saved_resources([8, 16], overestimated=32)
     0.625
     """
     if not overestimated > 0:
         raise ConfigError("overestimated", expected="more than 0 replicas", got=overestimated)
-    return float(1.0 - _series("replicas", replicas).mean() / overestimated)
+    return float(1.0 - np.average(_series("replicas", replicas), weights=duration_s) / overestimated)
 
 
 def throughput_degradation(received: npt.ArrayLike, sent: npt.ArrayLike) -> float:
@@ -69,44 +65,19 @@ def mean_absolute_percentage_error(actual: npt.ArrayLike, expected: npt.ArrayLik
     return _mean_relative_error(truth, guess)
 
 
-@dataclass(frozen=True, slots=True)
-class LatencySummary:
-    """Mean and upper percentiles of end-to-end latency, in seconds; NaN when no event was finished."""
+def replica_seconds(replicas: npt.ArrayLike, interval_s: npt.ArrayLike) -> float:
+    """Return what was used in all: replicas × seconds, summed over intervals (rows) and operators (columns).
 
-    mean_s: float
-    p95_s: float
-    p99_s: float
-
-
-def latency_summary(latencies_s: npt.ArrayLike, weights: npt.ArrayLike | None = None) -> LatencySummary:
-    """Return mean, p95 and p99 of latencies, each counted as often as its weight (P8; the percentiles are ours).
-
-    A percentile is the smallest latency that at least that part of the events do not exceed. What weighs nothing does
-    not count, so an interval without events may have the latency NaN.
-
-    >>> latency_summary([1.0, 2.0, 10.0], weights=[90, 8, 2])
-    LatencySummary(mean_s=1.26, p95_s=2.0, p99_s=10.0)
-    """
-    values, counts = _weighted(latencies_s, weights)
-    if not values.size:
-        return LatencySummary(np.nan, np.nan, np.nan)
-    order = np.argsort(values, kind="stable")
-    reached = np.cumsum(counts[order]) / counts.sum()
-    # A share of 0.95 reached as 0.9499999999 is rounding of the sum, not an event more.
-    positions = np.searchsorted(reached, np.array([0.95, 0.99]) - 1e-12)
-    p95, p99 = values[order][np.minimum(positions, values.size - 1)]
-    return LatencySummary(float(values @ counts / counts.sum()), float(p95), float(p99))
-
-
-def replica_seconds(replicas: npt.ArrayLike, interval_s: float) -> float:
-    """Return what was used in all: replicas × seconds, summed over intervals and operators.
+    The intervals are all of one length, or have one each.
 
     >>> replica_seconds([[1, 2], [1, 3]], interval_s=30.0)
     210.0
     """
-    if not interval_s > 0:
+    seconds = np.asarray(interval_s, dtype=np.float64)
+    if not (seconds > 0).all():
         raise ConfigError("interval_s", expected="more than 0 seconds", got=interval_s)
-    return float(np.asarray(replicas, dtype=np.float64).sum() * interval_s)
+    table = np.asarray(replicas, dtype=np.float64)
+    return float((table.reshape(len(table), -1).sum(axis=1) * seconds).sum())
 
 
 def replica_changes(replicas: npt.ArrayLike) -> int:
@@ -117,16 +88,6 @@ def replica_changes(replicas: npt.ArrayLike) -> int:
     """
     rows = np.asarray(replicas)
     return int(np.count_nonzero(np.diff(rows, axis=0)))
-
-
-def slo_misses(latencies_s: npt.ArrayLike, slo_s: float, weights: npt.ArrayLike | None = None) -> float:
-    """Return the part of events whose latency exceeded the objective; 0 when there were none.
-
-    >>> slo_misses([0.2, 0.4, 2.0], slo_s=1.0, weights=[5, 4, 1])
-    0.1
-    """
-    values, counts = _weighted(latencies_s, weights)
-    return float(counts[values > slo_s].sum() / counts.sum()) if values.size else 0.0
 
 
 def pareto_front(points: npt.ArrayLike) -> npt.NDArray[np.bool_]:
@@ -149,16 +110,6 @@ def pareto_front(points: npt.ArrayLike) -> npt.NDArray[np.bool_]:
 def _mean_relative_error(truth: Floats, guess: Floats) -> float:
     some = truth > 0
     return float(np.mean(np.abs(truth - guess)[some] / truth[some])) if some.any() else float("nan")
-
-
-def _weighted(latencies_s: npt.ArrayLike, weights: npt.ArrayLike | None) -> tuple[Floats, Floats]:
-    """Return the latencies that weigh something, and their weights."""
-    values = _series("latencies_s", latencies_s)
-    values, counts = _pair("latencies_s", values, "weights", np.ones_like(values) if weights is None else weights)
-    if not (np.isfinite(counts) & (counts >= 0)).all():
-        raise ConfigError("weights", expected="finite numbers of at least 0", got=f"{counts.min()}")
-    some = counts > 0
-    return values[some], counts[some]
 
 
 def _series(name: str, values: npt.ArrayLike) -> Floats:

@@ -4,10 +4,12 @@ import math
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from foretide import metrics
 from foretide.errors import ConfigError
+from foretide.latency import LatencyHistogram
 
 
 def test_p8_saved_resources() -> None:
@@ -39,40 +41,41 @@ def test_p8_error_of_forecast_and_replicas() -> None:
     assert math.isnan(metrics.mean_absolute_percentage_error([0], [1]))
 
 
+def latencies(values_s: npt.ArrayLike, counts: npt.ArrayLike) -> LatencyHistogram:
+    histogram = LatencyHistogram()
+    histogram.add(values_s, counts)
+    return histogram
+
+
 def test_p8_latency_mean_and_percentiles() -> None:
-    # 100 events: 90 at 1 s, 8 at 2 s, 2 at 10 s; the 95th is at 2 s, the 99th at 10 s.
-    summary = metrics.latency_summary([10.0, 1.0, 2.0], weights=[2, 90, 8])
-    assert summary.mean_s == pytest.approx((90 + 16 + 20) / 100)
-    assert (summary.p95_s, summary.p99_s) == (2.0, 10.0)
+    # 100 events: 90 at 1 s, 8 at 2 s, 2 at 10 s; the 95th is at 2 s, the 99th at 10 s, each within half a bin.
+    found = latencies([10.0, 1.0, 2.0], [2, 90, 8])
+    assert found.mean_s == pytest.approx((90 + 16 + 20) / 100)
+    assert [found.quantile_s(level) for level in (0.95, 0.99)] == pytest.approx([2.0, 10.0], rel=0.025)
 
 
 def test_p8_latency_percentile_at_the_very_share() -> None:
     # Exactly 95 of 100 at 1 s: the smallest latency that 95 % do not exceed is 1 s.
-    assert metrics.latency_summary([1.0, 5.0], weights=[95, 5]).p95_s == 1.0
-    # 19 of 20 equal weights add up to a hair less than 95 %, which is rounding.
-    assert metrics.latency_summary(np.arange(1.0, 21.0), weights=np.full(20, 0.3)).p95_s == 19.0
-    assert metrics.latency_summary(np.arange(1.0, 101.0)) == metrics.LatencySummary(50.5, 95.0, 99.0)
+    assert latencies([1.0, 5.0], [95, 5]).quantile_s(0.95) == pytest.approx(1.0, rel=0.025)
+    assert latencies(np.arange(1.0, 21.0), np.full(20, 3)).quantile_s(0.95) == pytest.approx(19.0, rel=0.025)
+    hundred = latencies(np.arange(1.0, 101.0), np.ones(100))
+    assert hundred.mean_s == pytest.approx(50.5)
+    assert [hundred.quantile_s(level) for level in (0.95, 0.99)] == pytest.approx([95.0, 99.0], rel=0.025)
 
 
 def test_latency_of_an_interval_without_events_does_not_count() -> None:
-    summary = metrics.latency_summary([1.0, math.nan, 3.0], weights=[1, 0, 1])
-    assert (summary.mean_s, summary.p95_s) == (2.0, 3.0)
-    none = metrics.latency_summary([math.nan], weights=[0])
-    assert math.isnan(none.mean_s) and math.isnan(none.p95_s) and math.isnan(none.p99_s)
+    assert latencies([1.0, 2.0, 3.0], [1, 0, 1]).mean_s == 2.0
+    none = LatencyHistogram()
+    assert math.isnan(none.mean_s) and math.isnan(none.quantile_s(0.95)) and math.isnan(none.quantile_s(0.99))
 
 
 def test_replica_seconds_and_changes() -> None:
     table = [[1, 2], [1, 3], [2, 2]]
     assert metrics.replica_seconds(table, interval_s=30.0) == 11 * 30.0
+    assert metrics.replica_seconds(table, interval_s=[10.0, 20.0, 30.0]) == 3 * 10.0 + 4 * 20.0 + 4 * 30.0
     assert metrics.replica_changes(table) == 3
     assert metrics.replica_changes([1, 1, 2]) == 1
     assert metrics.replica_changes([[5, 5]]) == 0
-
-
-def test_slo_misses() -> None:
-    assert metrics.slo_misses([0.2, 1.0, 2.0], slo_s=1.0, weights=[5, 4, 1]) == pytest.approx(0.1)
-    assert metrics.slo_misses([0.2, 2.0], slo_s=1.0) == 0.5
-    assert metrics.slo_misses([2.0], slo_s=1.0, weights=[0]) == 0.0
 
 
 @pytest.mark.parametrize(
@@ -81,9 +84,6 @@ def test_slo_misses() -> None:
         (lambda: metrics.saved_resources([], 4), "replicas"),
         (lambda: metrics.throughput_degradation([1, 2], [1]), "sent"),
         (lambda: metrics.processed_ratio([1], [1, 2]), "processed"),
-        (lambda: metrics.latency_summary([1.0, 2.0], weights=[1]), "weights"),
-        (lambda: metrics.latency_summary([1.0], weights=[-1]), "weights"),
-        (lambda: metrics.slo_misses([1.0], 1.0, weights=[math.nan]), "weights"),
         (lambda: metrics.replica_seconds([1], 0.0), "interval_s"),
     ],
 )

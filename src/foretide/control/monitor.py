@@ -10,7 +10,7 @@ import numpy as np
 from foretide.control.rate_history import RateHistory
 from foretide.control.settings import LoopSettings
 from foretide.errors import MetricsError, NotReadyError
-from foretide.plan.load import edge_shares
+from foretide.plan.load import measured_execution_s, measured_shares
 from foretide.records import Floats, Measurement, Window
 from foretide.topology import Topology
 
@@ -18,10 +18,6 @@ __all__ = ["Monitor"]
 
 # Two instants closer than this are the same: measurements carry rounding of clocks and durations.
 _SAME_INSTANT_S = 1e-6
-# Less than this of an event is none: a share or a time per event cannot be told from it.
-_SOME_EVENTS = 1e-9
-# The time of one event where all of them fail: none, but planners divide by it.
-_NO_WORK_S = 1e-9
 
 
 class Monitor:
@@ -167,23 +163,9 @@ class Monitor:
         )
 
     def _learn(self, processed: Floats, failed: Floats, passed: Floats, busy_s: Floats) -> None:
-        """Bring shares and execution times up to date where something was taken; elsewhere the last ones stay.
-
-        Both are per event taken, which is what planners multiply them by. An event that fails gives nothing and counts
-        as no work, so it calls for no replicas, neither here nor further down; the time that goes into it is lost
-        whatever the number of replicas.
-
-        A source sends all its events down each of its edges, so those shares are never measured: events that wait at
-        the source would make them look smaller.
-        """
-        flow = self._topology.flow
-        taken = processed + failed
-        some = np.where(taken > _SOME_EVENTS, taken, 0.0)
-        at_start = np.concatenate((np.zeros(flow.sources), some))[flow.starts]
-        self._share = edge_shares(passed, at_start, self._share)
-        known = (some > 0) & ((busy_s > 0) | (failed > 0))
-        work_s = np.maximum(busy_s, _NO_WORK_S * some)
-        self._execution_s = np.divide(work_s, some, out=self._execution_s.copy(), where=known)
+        """Bring shares and execution times up to date where something was taken; elsewhere the last ones stay."""
+        self._share = measured_shares(self._topology.flow, passed, processed + failed, self._share)
+        self._execution_s = measured_execution_s(busy_s, processed, failed, self._execution_s)
 
 
 def _total(measurements: Iterable[Measurement], name: str) -> Floats:

@@ -9,6 +9,7 @@ import numpy as np
 from foretide.control.decision import Decision, Failure, Stage
 from foretide.control.ports import MetricSource
 from foretide.errors import ForetideError
+from foretide.plan.load import measured_execution_s
 from foretide.records import Measurement
 from foretide.store import Arrivals, RunRecorder, StoredDecision
 from foretide.topology import Topology
@@ -72,8 +73,7 @@ def measured_topology(topology: Topology, measurements: Iterable[Measurement]) -
     for measurement in measurements:
         busy_s += np.nan_to_num(measurement.busy_s)
         processed += np.nan_to_num(measurement.processed)
-    known = (busy_s > 0) & (processed > 0)
-    seconds = np.divide(busy_s, processed, out=np.zeros_like(busy_s), where=known)
+    seconds = measured_execution_s(busy_s, processed, np.zeros(len(operators)), np.full(len(operators), np.nan))
     return topology.with_execution_times(
-        {operator: float(seconds[place]) for place, operator in enumerate(operators) if known[place]}
+        {operator: time_s for operator, time_s in zip(operators, seconds.tolist(), strict=True) if time_s > 0}
     )

@@ -1,50 +1,63 @@
-"""How a steered run went: the six metrics of SPEC P8, and what we add, from its measurements and decisions."""
+"""How a run went: the metrics of SPEC P8, and what we add, for simulated, steered and recorded runs alike."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import NamedTuple
 
 import numpy as np
 
+from foretide.control.course import RunCourse
 from foretide.control.decision import Decision
 from foretide.errors import MetricsError
 from foretide.latency import LatencyHistogram
 from foretide.metrics import (
     mean_absolute_percentage_error,
+    processed_ratio,
     replica_changes,
+    replica_seconds,
+    saved_resources,
     throughput_degradation,
 )
-from foretide.plan.load import operator_shares, queue_load, required_replicas, source_mix
-from foretide.records import Floats, Measurement
-from foretide.topology import Topology
+from foretide.plan.load import needed_replicas
+from foretide.records import Floats, Ints, Plan
 
-__all__ = ["RunScore", "leaving_events", "score_run"]
+__all__ = ["Estimate", "RunScore", "Yardstick", "estimate_of", "estimates_of", "score_run"]
+
+# Two instants closer than this are the same.
+_SAME_INSTANT_S = 1e-6
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class RunScore:
-    """The metrics of a run; NaN where there was nothing to measure.
+    """The metrics of a run over the part of it that counts; NaN where one does not apply.
 
     Parameters
     ----------
     saved : float
-        Part of the overestimated replicas that was not used, by time (P8).
+        Saved resources: 1 − r/r_over, r being the replicas of all operators, mean over time (P8).
+    r_over : float
+        The replicas that savings are measured against.
     slot_seconds : float
         Replicas times seconds, over all operators.
     latency_mean_ms, latency_p95_ms, latency_p99_ms : float
-        End to end (P8; the percentiles are ours).
+        End to end, of the events that left (P8; the percentiles are ours).
     processed : float
-        Events through ÷ events that came, when the last one had come (P8): what waits then is worked off later.
+        Events processed ÷ received, over the whole run, when the last one had come (P8).
     degradation : float
-        Mean of |in − out|/in over intervals (P8).
-    error_input, error_replica : float
-        MAPE of the forecast input, and of all replicas against those that were then needed (P8).
+        Throughput degradation: mean of |in − out|/in over samples of 5 s while something came (P8).
+    error_input : float
+        MAPE of the input expected for each interval (P8); NaN for a policy that expects none.
+    error_replica : float
+        MAPE of the replicas planned for each interval against those that what came, and what waited, needed (P8).
     changes : int
         How often an operator got another number of replicas.
     """
 
     saved: float
+    r_over: float
     slot_seconds: float
     latency_mean_ms: float
     latency_p95_ms: float
@@ -55,142 +68,160 @@ class RunScore:
     error_replica: float
     changes: int
 
+    def to_data(self) -> dict[str, float | int | None]:
+        """Return them as plain data, ready for JSON: what does not apply is None."""
+        return {name: value if math.isfinite(value) else None for name, value in asdict(self).items()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Yardstick:
+    """What a run is measured by.
+
+    Parameters
+    ----------
+    r_over : float
+        The replicas that saved resources are measured against.
+    td_s : float
+        The interval of decisions.
+    from_s : float
+        Where the part that counts begins; everything counts unless it is given.
+    sample_s : float
+        The samples over which in and out are compared. They are the paper's and no setting of the loop, so that runs
+        with different loops compare; and several batches long, so that their rhythm does not look like degradation.
+    """
+
+    r_over: float
+    td_s: float
+    from_s: float = -math.inf
+    sample_s: float = 5.0
+
+
+class Estimate(NamedTuple):
+    """What a decision comes down to for the metrics.
+
+    `at_s` is the end of what it was made from, `expected` the input expected in the interval after it, NaN for a policy
+    that expects none; `planned` are the replicas of each operator, `queued` the events that waited before it.
+    """
+
+    at_s: float
+    expected: float
+    planned: Ints
+    queued: Floats
+
+
+def estimate_of(decision: Decision, td_s: float) -> Estimate | None:
+    """Return what a decision comes down to, None where it came to no plan."""
+    plan, window = decision.plan, decision.window
+    if plan is None or window is None:
+        return None
+    return Estimate(window.ended_at_s, _expected(decision, plan, td_s), plan.replicas, window.queued)
+
+
+def estimates_of(decisions: Iterable[Decision], td_s: float) -> list[Estimate]:
+    """Return what decisions come down to, those that came to a plan."""
+    return [made for decision in decisions if (made := estimate_of(decision, td_s)) is not None]
+
 
 def score_run(
-    topology: Topology,
-    measurements: Sequence[Measurement],
-    decisions: Sequence[Decision],
+    course: RunCourse,
+    estimates: Sequence[Estimate],
     latency: LatencyHistogram,
-    *,
-    overestimated: float,
-    td_s: float,
+    by: Yardstick,
+    processed: float | None = None,
 ) -> RunScore:
     """Return the metrics of a run.
 
     Parameters
     ----------
-    topology : Topology
-        What ran.
-    measurements, decisions : sequences
-        What was measured, stretch by stretch, and the records of all cycles; oldest first.
+    course : RunCourse
+        What was measured.
+    estimates : sequence of Estimate
+        What was expected and planned in each cycle.
     latency : LatencyHistogram
-        Of all events that left the topology.
-    overestimated : float
-        The replicas of a safe, static plan: what savings are measured against.
-    td_s : float
-        Seconds between two decisions.
+        Of the events that left in the part that counts.
+    by : Yardstick
+        What to measure by.
+    processed : float, optional
+        Events processed ÷ received, from whoever counts event by event; else what the last operators finished counts.
 
     Raises
     ------
     MetricsError
         When nothing was measured.
     """
-    if not measurements:
+    counted = slice(int(np.searchsorted(course.ended_at_s - course.duration_s, by.from_s - _SAME_INSTANT_S)), None)
+    replicas, duration_s = course.replicas[counted], course.duration_s[counted]
+    if not duration_s.size:
         raise MetricsError("score: expected at least one measurement, got none; let the run take a few seconds")
-    course = _Course(topology, measurements)
-    slot_seconds = float(course.slots @ course.durations_s)
-    forecast, actual = _inputs(course, decisions, td_s)
-    planned, needed = _replicas(topology, course, decisions, td_s)
-    came, left = course.by_interval(td_s)
+    error_input, error_replica = _estimation_errors(course, estimates, by)
     return RunScore(
-        saved=1.0 - slot_seconds / course.durations_s.sum() / overestimated,
-        slot_seconds=slot_seconds,
-        latency_mean_ms=1000 * latency.mean_s,
-        latency_p95_ms=1000 * latency.quantile_s(0.95),
-        latency_p99_ms=1000 * latency.quantile_s(0.99),
-        processed=course.processed_ratio(),
-        degradation=throughput_degradation(came, left) if came.size else float("nan"),
-        error_input=mean_absolute_percentage_error(actual, forecast) if actual.size else float("nan"),
-        error_replica=mean_absolute_percentage_error(needed, planned) if needed.size else float("nan"),
-        changes=replica_changes(course.replicas),
+        saved=saved_resources(replicas.sum(axis=1), by.r_over, duration_s),
+        r_over=by.r_over,
+        slot_seconds=replica_seconds(replicas, duration_s),
+        latency_mean_ms=1e3 * latency.mean_s,
+        latency_p95_ms=1e3 * latency.quantile_s(0.95),
+        latency_p99_ms=1e3 * latency.quantile_s(0.99),
+        processed=_processed(course) if processed is None else processed,
+        degradation=_degradation(course, counted, by.sample_s),
+        error_input=error_input,
+        error_replica=error_replica,
+        changes=replica_changes(replicas),
     )
 
 
-class _Course:
-    """The measurements of a run as arrays over time."""
-
-    def __init__(self, topology: Topology, measurements: Sequence[Measurement]) -> None:
-        self.durations_s: Floats = np.array([m.duration_s for m in measurements])
-        self.replicas = np.stack([m.replicas for m in measurements])
-        self.slots: Floats = self.replicas.sum(axis=1).astype(np.float64)
-        self._ended_at_s: Floats = np.array([m.ended_at_s for m in measurements])
-        arrived = np.stack([m.arrived for m in measurements])
-        out = leaving_events(topology, np.stack([m.processed for m in measurements]))
-        # From zero, at the instant at which the first stretch began.
-        self._instants_s = np.concatenate(([self._ended_at_s[0] - self.durations_s[0]], self._ended_at_s))
-        self._came = np.vstack((np.zeros(arrived.shape[1]), np.cumsum(arrived, axis=0)))
-        self._left = np.concatenate(([0.0], np.cumsum(out)))
-
-    def arrivals(self, begin_s: float, end_s: float) -> Floats:
-        """Return the events that came to each source between two instants."""
-        ends = np.array([begin_s, end_s])
-        return np.array([np.diff(np.interp(ends, self._instants_s, column))[0] for column in self._came.T])
-
-    def covers(self, end_s: float) -> bool:
-        """Tell whether it was measured up to an instant."""
-        return bool(end_s <= self._instants_s[-1] + 1e-6)
-
-    def by_interval(self, td_s: float) -> tuple[Floats, Floats]:
-        """Return what came and what left in each whole interval while something came."""
-        came = self._came.sum(axis=1)
-        last = int(np.flatnonzero(np.diff(came) > 0).max(initial=-1)) + 1
-        edges = np.arange(self._instants_s[0], self._instants_s[last] + 1e-6, td_s)
-        return tuple(np.diff(np.interp(edges, self._instants_s, total)) for total in (came, self._left))  # type: ignore[return-value]
-
-    def processed_ratio(self) -> float:
-        """Return what was through ÷ what had come, at the end of the stretch in which the last event came."""
-        came = self._came.sum(axis=1)
-        if not came[-1]:
-            return 1.0
-        last = int(np.flatnonzero(np.diff(came) > 0).max()) + 1
-        return float(min(1.0, self._left[last] / came[last]))
+def _expected(decision: Decision, plan: Plan, td_s: float) -> float:
+    """Return the events that the policy expected: those of its forecasts, else what its plan says."""
+    if decision.forecasts:
+        return sum(float(made.interval_events(td_s, 1)[0]) for made in decision.forecasts.values())
+    said = (term.values for term in plan.terms if term.symbol == "λ̂_G" and isinstance(term.values, float))
+    return next(said, math.nan)
 
 
-def leaving_events(topology: Topology, processed: Floats) -> Floats:
-    """Return the events through in each stretch: what the last operators finished, in terms of events that came.
+def _while_input_came(course: RunCourse) -> int:
+    """Return how many stretches there are up to the one in which the last event came."""
+    return int(np.flatnonzero(course.arrived.any(axis=1)).max(initial=-1)) + 1
 
-    An operator that passes on half of its events makes one of two leave; what the last operators finish is set in
-    proportion to what the first ones did over the whole run.
+
+def _processed(course: RunCourse) -> float:
+    until = _while_input_came(course)
+    if not until:
+        return 1.0
+    return min(1.0, processed_ratio(course.arrived[:until].sum(axis=1), course.left[:until]))
+
+
+def _degradation(course: RunCourse, counted: slice, sample_s: float) -> float:
+    """Compare in and out over samples; a stretch counts in the sample in which it ends."""
+    rows = slice(counted.start, _while_input_came(course))
+    ended_at_s = course.ended_at_s[rows]
+    if not ended_at_s.size:
+        return math.nan
+    began_at_s = ended_at_s[0] - course.duration_s[rows][0]
+    sample = np.maximum(np.ceil((ended_at_s - began_at_s) / sample_s - _SAME_INSTANT_S) - 1, 0).astype(np.int64)
+    came, left = (np.bincount(sample, weights=of[rows]) for of in (course.arrived.sum(axis=1), course.left))
+    return throughput_degradation(came, left)
+
+
+def _estimation_errors(course: RunCourse, estimates: Sequence[Estimate], by: Yardstick) -> tuple[float, float]:
+    """Return P8's errors of input and replicas, over the intervals that count and that were seen to their end.
+
+    Operators whose execution time is not known are left out of the replicas.
     """
-    layout, sources = topology.layout, set(topology.layout.sources)
-    starts = {start for start, _, _ in layout.edges}
-    last = [column for column, operator in enumerate(layout.operators) if operator not in starts]
-    first = [layout.operator_index[end] for start, _, end in layout.edges if start in sources]
-    finished: Floats = processed[:, last].sum(axis=1)
-    begun = processed[:, first].sum() * len(sources) / len(first)
-    return finished * (begun / finished.sum()) if finished.sum() else finished
+    last_s = course.ended_at_s[-1] + _SAME_INSTANT_S
+    counted = [made for made in estimates if made.at_s >= by.from_s - _SAME_INSTANT_S and made.at_s + by.td_s <= last_s]
+    if not counted:
+        return math.nan, math.nan
+    came = course.arrivals(np.array([made.at_s for made in counted]), by.td_s)
+    expected = np.array([made.expected for made in counted])
+    forecast, known = ~np.isnan(expected), ~np.isnan(course.execution_s)
+    needed = [_needed(course, *pair, by.td_s)[known].sum() for pair in zip(came, counted, strict=True)]
+    return (
+        mean_absolute_percentage_error(came.sum(axis=1)[forecast], expected[forecast]) if forecast.any() else math.nan,
+        mean_absolute_percentage_error(needed, [made.planned[known].sum() for made in counted]),
+    )
 
 
-def _inputs(course: _Course, decisions: Sequence[Decision], td_s: float) -> tuple[Floats, Floats]:
-    """Return the input forecast at each decision for the interval after it, and what then came."""
-    pairs = [
-        (
-            sum(float(forecast.interval_events(td_s, 1)[0]) for forecast in decision.forecasts.values()),
-            float(course.arrivals(decision.window.ended_at_s, decision.window.ended_at_s + td_s).sum()),
-        )
-        for decision in decisions
-        if decision.window is not None and decision.forecasts and course.covers(decision.window.ended_at_s + td_s)
-    ]
-    found = np.array(pairs, dtype=np.float64).reshape(-1, 2)
-    return found[:, 0], found[:, 1]
-
-
-def _replicas(topology: Topology, course: _Course, decisions: Sequence[Decision], td_s: float) -> tuple[Floats, Floats]:
-    """Return the replicas asked for at each decision, and those that what came after it and what waited needed.
-
-    The latter is P4 with the truth in place of a forecast; both are totals over operators.
-    """
-    pairs: list[tuple[float, float]] = []
-    for decision in decisions:
-        window, action = decision.window, decision.action
-        if window is None or action is None or not course.covers(window.ended_at_s + td_s):
-            continue
-        arrivals = course.arrivals(window.ended_at_s, window.ended_at_s + td_s)
-        theta = operator_shares(topology.flow, source_mix(arrivals), window.share)
-        load = arrivals.sum() * theta + queue_load(topology.flow, window.queued, window.share)
-        wanted = required_replicas(load, window.execution_s, td_s)
-        known = ~np.isnan(wanted)
-        bounded = np.clip(wanted, topology.minimum_replicas, topology.maximum_replicas)
-        pairs.append((float(action.requested[known].sum()), float(bounded[known].sum())))
-    found = np.array(pairs, dtype=np.float64).reshape(-1, 2)
-    return found[:, 0], found[:, 1]
+def _needed(course: RunCourse, arrivals: Floats, made: Estimate, td_s: float) -> Ints:
+    """Return the replicas that what came and what waited needed: P4 with the truth in place of a forecast."""
+    return needed_replicas(
+        course.topology, arrivals, course.execution_s, interval_s=td_s, share=course.share, queued=made.queued
+    )

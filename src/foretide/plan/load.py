@@ -13,6 +13,8 @@ from foretide.topology import FlowGraph, Topology
 __all__ = [
     "busy_replicas",
     "edge_shares",
+    "measured_execution_s",
+    "measured_shares",
     "needed_replicas",
     "operator_shares",
     "queue_load",
@@ -24,6 +26,10 @@ __all__ = [
 
 # A demand of 3.0000000001 is rounding noise of the sums before it, not a reason for a fourth replica.
 _ROUNDING = 1e-9
+# Less than this of an event is none: a share or a time per event cannot be told from it.
+_SOME_EVENTS = 1e-9
+# The time of one event where all of them fail: none, but planners divide by it.
+_NO_WORK_S = 1e-9
 
 
 def edge_shares(passed: Floats, processed_at_start: Floats, otherwise: Floats) -> Floats:
@@ -36,6 +42,32 @@ def edge_shares(passed: Floats, processed_at_start: Floats, otherwise: Floats) -
     """
     known = processed_at_start > 0
     return np.divide(passed, processed_at_start, out=np.array(otherwise, dtype=np.float64), where=known)
+
+
+def measured_shares(flow: FlowGraph, passed: Floats, taken: Floats, otherwise: Floats) -> Floats:
+    """Return the shares of edges that were measured, events passed per event taken; `otherwise` where there was none.
+
+    A source sends all its events down each of its edges, so those shares are never measured: events that wait at the
+    source would make them look smaller.
+    """
+    some = np.where(taken > _SOME_EVENTS, taken, 0.0)
+    return edge_shares(passed, np.concatenate((np.zeros(flow.sources), some))[flow.starts], otherwise)
+
+
+def measured_execution_s(busy_s: Floats, processed: Floats, failed: Floats, otherwise: Floats) -> Floats:
+    """Return the execution times that were measured, busy time ÷ events taken, and `otherwise` where they were not.
+
+    An event that fails counts as no work, so it calls for no replicas: the time that goes into it is lost whatever
+    their number.
+
+    >>> none = np.zeros(2)
+    >>> measured_execution_s(np.array([3.0, 0.0]), np.array([60.0, 0.0]), none, np.array([0.1, 0.2]))
+    array([0.05, 0.2 ])
+    """
+    taken = processed + failed
+    known = (taken > _SOME_EVENTS) & ((busy_s > 0) | (failed > 0))
+    work_s = np.maximum(busy_s, _NO_WORK_S * taken)
+    return np.divide(work_s, taken, out=np.array(otherwise, dtype=np.float64), where=known)
 
 
 def source_mix(arrivals: Floats) -> Floats:

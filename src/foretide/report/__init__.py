@@ -5,6 +5,6 @@ May import `spark`, `sim`, `control` and what lies below them.
 
 from foretide.report.page import to_html
 from foretide.report.record import DecisionMark, Expected, Figure, RunRecord
-from foretide.report.simulated import record_of
+from foretide.report.runs import record_of
 
 __all__ = ["DecisionMark", "Expected", "Figure", "RunRecord", "record_of", "to_html"]

@@ -285,6 +285,7 @@ class Score(BaseModel):
     queued_most: float | None
     latency_p50_ms: float | None
     saved: float | None = None
+    r_over: float | None = Field(default=None, description="The replicas that savings are measured against: the pool.")
     slot_seconds: float | None = None
     latency_mean_ms: float | None = None
     latency_p95_ms: float | None = None

@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from foretide.control.course import RunCourse, while_it_ran
 from foretide.control.recorded import recalled
-from foretide.control.score import score_run
+from foretide.control.score import Yardstick, estimates_of, score_run
 from foretide.errors import MetricsError
 from foretide.events import Event
 from foretide.latency import LatencyHistogram
@@ -261,9 +262,9 @@ def run_score(run: RecordedRun, most: int) -> dict[str, Any]:
         "latency_p50_ms": 1e3 * latency.quantile_s(0.5),
     }
     try:
-        decisions = [recalled(one) for one in run.decisions(last=most)]
-        pool = float(body["pool"])
-        body |= asdict(score_run(topology, measurements, decisions, latency, overestimated=pool, td_s=td_s))
+        estimates = estimates_of(map(recalled, run.decisions(last=most)), td_s)
+        by = Yardstick(r_over=float(body["pool"]), td_s=td_s)
+        body |= asdict(score_run(RunCourse.of(topology, while_it_ran(measurements)), estimates, latency, by))
     except MetricsError:
         pass  # nothing was measured yet
     return {name: rounded(value) for name, value in body.items()}

@@ -12,11 +12,13 @@ import numpy as np
 from foretide.clock import ManualClock
 from foretide.control.decision import Decision
 from foretide.control.loop import ControlLoop, Parts
+from foretide.control.score import Estimate, Yardstick, estimate_of, score_run
 from foretide.errors import ConfigError, PlanError
+from foretide.metrics import processed_ratio
 from foretide.plan.load import needed_replicas
 from foretide.records import Ints
 from foretide.sim.options import SimulationOptions
-from foretide.sim.outcome import Estimate, SimulationReport, Yardstick, estimate_of, measure
+from foretide.sim.outcome import SimulationReport
 from foretide.sim.system import SimulatedSystem
 from foretide.sim.trail import Tap
 from foretide.topology import Topology
@@ -221,24 +223,20 @@ def _report(
     log: _Log,
     stand_ins: int,
 ) -> SimulationReport:
-    r_over = options.r_over or float(peak_replicas(topology, traces).sum())
-    series, totals = tap.series(), {name: float(count) for name, count in system.totals._asdict().items()}
+    totals = system.totals
+    course = tap.course(options.simulation.service_factor)
     by = Yardstick(
-        topology=topology,
-        execution_s=topology.declared_execution_s * options.simulation.service_factor,
-        r_over=r_over,
+        r_over=options.r_over or float(peak_replicas(topology, traces).sum()),
         td_s=options.control.td_s,
-        sample_s=options.control.sample_s,
         from_s=options.warm_up_s,
     )
     return SimulationReport(
         topology=topology,
         trace=name_of(traces),
         options=options,
-        r_over=r_over,
-        metrics=measure(series, tap.latency, log.estimates, totals, by),
-        series=series,
+        metrics=score_run(course, log.estimates, tap.latency, by, processed_ratio(totals.received, totals.processed)),
+        course=course,
         decisions=tuple(log.decisions),
-        totals=totals,
+        totals={name: float(count) for name, count in totals._asdict().items()},
         stand_ins=stand_ins,
     )

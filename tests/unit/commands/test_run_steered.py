@@ -18,7 +18,7 @@ from foretide.events import Event
 from foretide.latency import LatencyHistogram
 from foretide.records import Measurement
 from foretide.report import to_html
-from foretide.report.steered import steered_record
+from foretide.report.runs import steered_record
 from foretide.spark.driver.audit import Audit
 from foretide.spark.driver.run import ControlStatus, Progress, RunReport
 from foretide.spark.steering.monitor import Sample
@@ -78,6 +78,7 @@ def steered() -> SteeredRun:
         td_s=3.0,
         score=RunScore(
             saved=0.5,
+            r_over=4.0,
             slot_seconds=2.0,
             latency_mean_ms=500.0,
             latency_p95_ms=500.0,

@@ -39,7 +39,7 @@ def test_psps_by_forecast_is_presps_where_the_interval_is_the_six_samples() -> N
     common = {"loop": setup.loop(30.0), "settings": setup.settings(), "seed": 1, "r_over": setup.r_over}
     ours = simulate(setup.topology, setup.trace, planner=PspsByForecast(), forecaster=RepeatInterval(), **common)
     theirs = simulate(setup.topology, setup.trace, planner="presps", **common)
-    assert np.array_equal(ours.series.replicas, theirs.series.replicas)
+    assert np.array_equal(ours.course.replicas, theirs.course.replicas)
 
 
 def test_static_replication_is_slow_where_it_is_too_small() -> None:

@@ -49,7 +49,7 @@ def test_a_steady_load_is_served_by_what_it_needs() -> None:
     report = simulate(chain(0.01, 0.02), steps(150, 150, 150, 150), planner="presps", td_s=5.0)
     # 1.5 and 3 replicas are kept busy: 2 and 3 of them, of r_over 5; nothing is saved and nothing waits.
     assert report.r_over == 5
-    assert report.series.replicas[-1].tolist() == [2, 3]
+    assert report.course.replicas[-1].tolist() == [2, 3]
     assert report.metrics.saved == pytest.approx(0.0)
     assert report.metrics.processed == pytest.approx(1.0, abs=1e-3)
     assert report.metrics.latency_mean_ms < 60
@@ -61,8 +61,8 @@ def test_a_warm_start_begins_with_what_the_first_rate_above_0_needs() -> None:
     topology, trace = chain(0.01), steps(0, 250, 250, 250)
     warm = simulate(topology, trace, planner="presps", td_s=5.0)
     cold = simulate(topology, trace, planner="presps", td_s=5.0, warm_start=False)
-    assert warm.series.replicas[0].tolist() == [3]
-    assert cold.series.replicas[0].tolist() == [1]
+    assert warm.course.replicas[0].tolist() == [3]
+    assert cold.course.replicas[0].tolist() == [1]
     assert peak_replicas(topology, trace).tolist() == [3]
 
 
@@ -121,7 +121,7 @@ def test_replicas_are_active_after_the_delay_of_the_stress() -> None:
     topology, trace = chain(0.01), steps(50, 350, 350, 350)
     stress = Stress(service_factor=1.0, service_cv=0.0, arrival_cv=0.0, activation_s=5.0)
     at_once, late = (
-        simulate(topology, trace, planner="presps", td_s=5.0, stress=given).series.replicas[:, 0]
+        simulate(topology, trace, planner="presps", td_s=5.0, stress=given).course.replicas[:, 0]
         for given in (None, stress)
     )
     assert int(np.argmax(late > 1)) - int(np.argmax(at_once > 1)) == 5
@@ -134,7 +134,7 @@ def test_two_sources_have_their_own_traces() -> None:
     topology = job.build()
     report = simulate(topology, {"left": steps(100, 100, 100), "right": steps(50, 50, 50)}, planner="ds2", td_s=5.0)
     assert report.totals["received"] == 90 * 150
-    assert report.series.left[-10:].mean() == pytest.approx(150, abs=1)
+    assert report.course.left[-10:].mean() == pytest.approx(150, abs=1)
     with pytest.raises(ConfigError, match="a trace for each source: left, right, got left"):
         simulate(topology, {"left": steps(1, 1)}, planner="ds2")
 
@@ -143,7 +143,7 @@ def test_what_leaves_is_counted_as_events_of_the_input() -> None:
     job = flow("half")
     job.source("in").operator("filter", selectivity=0.5, execution_s=0.001).operator("store", execution_s=0.001)
     report = simulate(job.build(), steps(200, 200, 200), planner="ds2", td_s=5.0)
-    assert report.series.left[-30:].mean() == pytest.approx(200, abs=2)
+    assert report.course.left[-30:].mean() == pytest.approx(200, abs=2)
     assert report.metrics.degradation < 0.05
 
 

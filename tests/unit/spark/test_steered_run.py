@@ -1,4 +1,4 @@
-"""What is left of a steered run: the stretch that counts, and the last change in words."""
+"""What is left of a steered run: the last change in words."""
 
 from __future__ import annotations
 
@@ -6,28 +6,10 @@ import numpy as np
 
 from foretide.control import Decision, Failure
 from foretide.errors import NotReadyError, PlanError
-from foretide.latency import LatencyHistogram
-from foretide.records import Action, ActionStatus, Layout, Measurement, Plan
+from foretide.records import Action, ActionStatus, Layout, Plan
 from foretide.spark.steering.controller import last_change
-from foretide.spark.steering.monitor import Sample
-from foretide.spark.steering.steered_run import _while_it_ran
 
 LAYOUT = Layout(("in",), ("a", "b"), (("in", "out", "a"), ("a", "out", "b")))
-
-
-def sample(arrived: float, processed: float) -> Sample:
-    measurement = Measurement(
-        layout=LAYOUT,
-        ended_at_s=1.0,
-        duration_s=1.0,
-        arrived=np.array([arrived]),
-        passed=np.zeros(2),
-        processed=np.array([processed, processed]),
-        queued=np.zeros(2),
-        busy_s=np.zeros(2),
-        replicas=np.ones(2, dtype=np.int64),
-    )
-    return Sample(measurement, {}, LatencyHistogram(), 2)
 
 
 def decided(before: list[int], after: list[int], status: ActionStatus = "applied") -> Decision:
@@ -41,20 +23,6 @@ def decided(before: list[int], after: list[int], status: ActionStatus = "applied
         observed=np.array(before),
     )
     return Decision(cycle=1, at_s=0.0, plan=plan, action=action)
-
-
-class TestStretch:
-    def test_the_start_of_the_queries_and_the_time_after_the_last_event_do_not_count(self) -> None:
-        samples = [sample(*amounts) for amounts in ((0, 0), (5, 0), (0, 3), (0, 2), (0, 0), (0, 0))]
-        assert _while_it_ran(samples) == samples[1:4]
-
-    def test_input_that_is_not_worked_off_yet_counts(self) -> None:
-        samples = [sample(*amounts) for amounts in ((0, 0), (5, 0), (5, 0))]
-        assert _while_it_ran(samples) == samples[1:]
-
-    def test_without_input_all_of_it_counts(self) -> None:
-        samples = [sample(0, 0)] * 3
-        assert _while_it_ran(samples) == samples
 
 
 class TestLastChange:

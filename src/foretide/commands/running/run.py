@@ -178,7 +178,7 @@ def _run_steered(request: RunRequest, options: RunOptions, html_out: Path | None
     from foretide.commands.running.launch import run_steered, trace_name, watched_session
     from foretide.commands.running.run_view import report_view, steered_view
     from foretide.report import to_html
-    from foretide.report.steered import steered_record
+    from foretide.report.runs import steered_record
 
     steering, console = request.steering(options.topology), console_beside(json_out)
     with (

@@ -14,8 +14,9 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from rich.table import Table
 from rich.text import Text
 
-from foretide.report.simulated import metric_figures
-from foretide.sim.outcome import RunMetrics, SimulationReport
+from foretide.control.score import RunScore
+from foretide.report.runs import score_figures
+from foretide.sim.outcome import SimulationReport
 
 __all__ = ["SimulationView", "metrics_table"]
 
@@ -70,18 +71,18 @@ def metrics_table(reports: Sequence[SimulationReport]) -> RenderableType:
         table.add_column("least", justify="right", no_wrap=True)
         table.add_column("most", justify="right", no_wrap=True)
     table.add_column("what it is", style="dim")
-    columns = [metric_figures(metrics, first.r_over) for metrics in _summary(reports)]
+    columns = [score_figures(metrics) for metrics in _summary(reports)]
     for row in zip(*columns, strict=True):
         table.add_row(row[0].name, *(figure.value for figure in row), row[0].meaning)
     return Group(_title(first, len(reports)), Text(), table, *_warnings(reports))
 
 
-def _summary(reports: Sequence[SimulationReport]) -> list[RunMetrics]:
-    names = RunMetrics.__dataclass_fields__
+def _summary(reports: Sequence[SimulationReport]) -> list[RunScore]:
+    names = RunScore.__dataclass_fields__
     values = {name: np.array([getattr(report.metrics, name) for report in reports], dtype=float) for name in names}
     functions = (np.mean, np.min, np.max) if len(reports) > 1 else (np.mean,)
     found = [{name: float(function(column)) for name, column in values.items()} for function in functions]
-    return [RunMetrics(**{**one, "changes": round(one["changes"])}) for one in found]  # type: ignore[arg-type]
+    return [RunScore(**{**one, "changes": round(one["changes"])}) for one in found]  # type: ignore[arg-type]
 
 
 def _title(report: SimulationReport, seeds: int) -> Text:
@@ -92,7 +93,7 @@ def _title(report: SimulationReport, seeds: int) -> Text:
     return Text.assemble(
         (f"{report.topology.name} on {report.trace}", "bold"),
         (f"  {options.planner.name}{forecaster}, td {options.control.td_s:g} s{under}{runs}\n", "dim"),
-        f"{totals['received']:,.0f} events in {report.series.ended_at_s[-1]:,.0f} s; ",
+        f"{totals['received']:,.0f} events in {report.course.ended_at_s[-1]:,.0f} s; ",
         f"metrics count from {options.warm_up_s:g} s on",
     )
 

@@ -47,20 +47,20 @@ class RunOutcome:
 
 def recorded(report: SimulationReport, step_s: float) -> RunOutcome:
     """Return what tables and figures need of a run."""
-    series = report.series
-    rows = max(1, round(step_s / series.step_s))
+    course, each_s = report.course, report.options.simulation.step_s
+    rows = max(1, round(step_s / each_s))
     received = max(report.totals["received"], 1.0)
     losses = {name: report.totals[name] / received for name in ("dropped", "timed_out")}
-    replicas = _means(series.replicas.astype(np.float64), rows)
-    at_s = series.ended_at_s[rows - 1 :: rows][: replicas.shape[0]]
+    replicas = _means(course.replicas.astype(np.float64), rows)
+    at_s = course.ended_at_s[rows - 1 :: rows][: replicas.shape[0]]
     return RunOutcome(
-        metrics={**asdict(report.metrics), **losses, "mean_replicas": float(series.replicas.sum(axis=1).mean())},
+        metrics={**asdict(report.metrics), **losses, "mean_replicas": float(course.replicas.sum(axis=1).mean())},
         step_s=step_s,
         at_s=at_s,
-        arrived=_means(series.arrived.sum(axis=1), rows) / series.step_s,
-        left=_means(series.left, rows) / series.step_s,
+        arrived=_means(course.arrived.sum(axis=1), rows) / each_s,
+        left=_means(course.left, rows) / each_s,
         replicas=replicas.sum(axis=1),
-        latency_ms=1e3 * np.interp(at_s, *_known(series.latency_at_s, series.latency_mean_s)),
+        latency_ms=1e3 * np.interp(at_s, *_known(course.latency_at_s, course.latency_s["mean"])),
         by_operator=dict(zip(report.topology.layout.operators, replicas.T, strict=True)),
     )
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import SparkSession
 
 from foretide.control import Decision
-from foretide.control.score import RunScore, score_run
+from foretide.control.course import RunCourse, while_it_ran
+from foretide.control.score import RunScore, Yardstick, estimates_of, score_run
 from foretide.control.steering import Steering
 from foretide.errors import MetricsError
 from foretide.events import Event
@@ -59,10 +59,10 @@ class SteeredRun:
 
     def row(self, trace: str) -> dict[str, Any]:
         """Return its metrics as one row of a comparison, as plain data without NaN."""
-        score = {} if self.score is None else asdict(self.score)
-        row = {"policy": self.policy, "trace": trace, "td": self.td_s, "failed": self.report.dead_letters, **score}
-        row |= {name: None if self.audit is None else getattr(self.audit, name) for name in ("lost", "duplicated")}
-        return {name: None if isinstance(value, float) and math.isnan(value) else value for name, value in row.items()}
+        score = {} if self.score is None else self.score.to_data()
+        audit = {name: None if self.audit is None else getattr(self.audit, name) for name in ("lost", "duplicated")}
+        what = {"policy": self.policy, "trace": trace, "td": self.td_s, "failed": self.report.dead_letters}
+        return {**what, **score, **audit}
 
     def to_dict(self, trace: str) -> dict[str, Any]:
         """Return report and metrics as plain data for JSON."""
@@ -151,26 +151,10 @@ class SteeredTopologyRun(TopologyRun):
         latency = LatencyHistogram()
         for sample in samples:
             latency.merge(sample.latency)
-        measurements = [sample.measurement for sample in _while_it_ran(samples)]
-        most = max((int(m.replicas.sum()) for m in measurements), default=1)
+        course = RunCourse.of(self.options.topology, while_it_ran([sample.measurement for sample in samples]))
+        td_s, most = self.steering.settings.loop.td_s, int(course.replicas.sum(axis=1).max(initial=1))
+        by = Yardstick(r_over=self.steering.overestimated or most, td_s=td_s)
         try:
-            return score_run(
-                self.options.topology,
-                measurements,
-                decisions,
-                latency,
-                overestimated=self.steering.overestimated or most,
-                td_s=self.steering.settings.loop.td_s,
-            )
+            return score_run(course, estimates_of(decisions, td_s), latency, by)
         except MetricsError:
             return None
-
-
-def _while_it_ran(samples: Sequence[Sample]) -> Sequence[Sample]:
-    """Leave out the time before the first event, in which the queries start, and that after the last one is through.
-
-    What is left is the same stretch of input for every policy, and for a slow one also the time it needed longer.
-    """
-    came = [place for place, sample in enumerate(samples) if sample.measurement.arrived.any()]
-    worked = [place for place, sample in enumerate(samples) if sample.measurement.processed.any()]
-    return samples[came[0] : max(came + worked) + 1] if came else samples

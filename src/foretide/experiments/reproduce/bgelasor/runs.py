@@ -163,8 +163,8 @@ def _steered(name: str, trace: RateTrace, paths: Floats, seed: int) -> PlannerDa
         warm_start=False,
     )
     rows = round(trace.bin_s / _STEP_S)
-    instances = report.series.replicas[:, 0].reshape(-1, rows)[:, -1]
-    waits = report.series.latency_mean_s.reshape(-1, rows)
+    instances = report.course.replicas[:, 0].reshape(-1, rows)[:, -1]
+    waits = report.course.latency_s["mean"].reshape(-1, rows)
     capacity = instances * _RATE_AT_PEAK / _BUSY_AT_PEAK
     metrics = report.metrics
     return PlannerDay(
