@@ -137,6 +137,7 @@ class Controller(Background):
             recorder=recorder,
             events=self._events,
             period_s=0.0 if steering.whole_lag else running.settings.trigger_s,
+            collected=True,
             clock=self._clock,
             ticks=ticks,
         )
@@ -188,8 +189,8 @@ class Controller(Background):
         return self.sampler.monitor
 
     @property
-    def samples(self) -> deque[Sample]:
-        """The latest samples, oldest first."""
+    def samples(self) -> tuple[Sample, ...]:
+        """The samples, oldest first; of a long run, older ones are joined to stretches."""
         return self.sampler.samples
 
     def status(self) -> ControlStatus:

@@ -114,6 +114,8 @@ class SparkMonitor:
         Tells the instant of a measurement. Durations are measured by a clock that never jumps.
     period_s : float
         Seconds from one batch to the next.
+    collected : bool
+        Whether measurements are kept until someone collects them.
     ticks : callable
         The clock that never jumps.
     on_sample : callable, optional
@@ -126,11 +128,12 @@ class SparkMonitor:
         *,
         clock: Clock | None = None,
         period_s: float = 0.0,
+        collected: bool = True,
         ticks: Callable[[], float] = time.monotonic,
         on_sample: Callable[[Sample], None] | None = None,
     ) -> None:
         self._running, self._clock, self._ticks = running, clock or SystemClock(), ticks
-        self._on_sample = on_sample
+        self._on_sample, self._collected = on_sample, collected
         self._lock = threading.Lock()
         self._columns = _Columns(running.topology)
         self._since_ticks = ticks()
@@ -176,7 +179,8 @@ class SparkMonitor:
                 return None
             sample = self._take(duration_s)
             self._since_ticks = now_ticks
-            self._measured.append(sample.measurement)
+            if self._collected:
+                self._measured.append(sample.measurement)
             self._last = sample
         if self._on_sample is not None:
             self._on_sample(sample)

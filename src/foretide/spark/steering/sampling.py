@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import ClassVar, Protocol
 
 from foretide.background import Background
@@ -15,11 +17,13 @@ from foretide.events import Event, EventLog, EventSink, Severity
 from foretide.latency import LatencyHistogram
 from foretide.records import Measurement
 from foretide.spark.steering.monitor import Observed, Sample, SparkMonitor
+from foretide.store.merging import joined
 
-__all__ = ["SampleRecorder", "Sampler"]
+__all__ = ["SampleLog", "SampleRecorder", "Sampler"]
 
 _LOG = logging.getLogger(__name__)
-_KEPT_SAMPLES = 100_000
+# About 50 MB of samples, the last 80 minutes as they came.
+_KEPT_SAMPLES = 10_000
 
 
 class SampleRecorder(Protocol):
@@ -32,6 +36,79 @@ class SampleRecorder(Protocol):
     def latencies(self, ended_at_s: float, duration_s: float, histogram: LatencyHistogram) -> None:
         """Keep the latencies of a stretch."""
         ...
+
+
+class SampleLog:
+    """The samples of a run, oldest first, in bounded memory.
+
+    The latest half of its places hold samples as they came. Older ones are joined to stretches that grow longer the
+    longer the run: all that was counted is still there, only when exactly it happened is known less well. As long as
+    there is room, a stretch ends where replicas change.
+
+    Parameters
+    ----------
+    capacity : int
+        How many samples and stretches are kept.
+    """
+
+    def __init__(self, capacity: int = _KEPT_SAMPLES) -> None:
+        self._half, self._lock = max(1, capacity // 2), threading.Lock()
+        self._recent: deque[Sample] = deque()
+        self._old: list[Sample] = []
+        # How many samples make a stretch, and how many are in the last one.
+        self._length, self._filled = 1, 0
+
+    def append(self, sample: Sample) -> None:
+        """Keep a sample."""
+        with self._lock:
+            self._recent.append(sample)
+            if len(self._recent) > self._half:
+                self._age(self._recent.popleft())
+
+    def samples(self) -> tuple[Sample, ...]:
+        """Return what is kept."""
+        with self._lock:
+            return (*self._old, *self._recent)
+
+    def _age(self, sample: Sample) -> None:
+        if self._filled < self._length and self._old and _same_replicas(self._old[-1], sample):
+            self._old[-1] = _join(self._old[-1], sample)
+            self._filled += 1
+        else:
+            self._old.append(sample)
+            self._filled = 1
+        if len(self._old) > self._half:
+            self._old = _halved(self._old)
+            self._length *= 2
+
+
+def _halved(samples: Sequence[Sample]) -> list[Sample]:
+    """Join neighbours two by two, those with the same replicas if that is enough."""
+    found = _paired(samples, _same_replicas)
+    return found if len(found) <= 0.75 * len(samples) else _paired(samples, lambda before, after: True)
+
+
+def _paired(samples: Sequence[Sample], fit: Callable[[Sample, Sample], bool]) -> list[Sample]:
+    found: list[Sample] = []
+    single = False
+    for sample in samples:
+        if single and fit(found[-1], sample):
+            found[-1], single = _join(found[-1], sample), False
+        else:
+            found.append(sample)
+            single = True
+    return found
+
+
+def _same_replicas(before: Sample, after: Sample) -> bool:
+    return bool((before.measurement.replicas == after.measurement.replicas).all())
+
+
+def _join(before: Sample, after: Sample) -> Sample:
+    latency = LatencyHistogram()
+    latency.merge(before.latency)
+    latency.merge(after.latency)
+    return replace(after, measurement=joined((before.measurement, after.measurement)), latency=latency)
 
 
 class Sampler(Background):
@@ -52,6 +129,10 @@ class Sampler(Background):
         Hears ``metrics.failed`` and ``metrics.back``, and ``operator.failed`` at the first failure of each kind.
     period_s : float
         Seconds from one batch to the next, see `SparkMonitor`.
+    collected : bool
+        Whether a control loop collects the measurements.
+    kept : int
+        How many samples are kept, see `SampleLog`.
     clock, ticks
         Tell the time, and durations.
     """
@@ -66,6 +147,8 @@ class Sampler(Background):
         recorder: SampleRecorder | None = None,
         events: EventSink | None = None,
         period_s: float = 0.0,
+        collected: bool = False,
+        kept: int = _KEPT_SAMPLES,
         clock: Clock | None = None,
         ticks: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -73,11 +156,17 @@ class Sampler(Background):
         self._running, self._every_s, self._recorder = running, every_s, recorder
         self._events: EventSink = EventLog() if events is None else events
         self._clock = clock or SystemClock()
-        self.monitor = SparkMonitor(running, clock=self._clock, period_s=period_s, ticks=ticks, on_sample=self._keep)
-        #: The latest samples, oldest first.
-        self.samples: deque[Sample] = deque(maxlen=_KEPT_SAMPLES)
+        self.monitor = SparkMonitor(
+            running, clock=self._clock, period_s=period_s, collected=collected, ticks=ticks, on_sample=self._keep
+        )
+        self._log = SampleLog(kept)
         self._blind = False
         self._told: set[tuple[str, str, str]] = set()
+
+    @property
+    def samples(self) -> tuple[Sample, ...]:
+        """The samples, oldest first; of a long run, older ones are joined to stretches."""
+        return self._log.samples()
 
     def stop(self, timeout_s: float = 10.0) -> None:
         """Stop, and take a last sample."""
@@ -105,7 +194,7 @@ class Sampler(Background):
             due = max(due + self._every_s, time.monotonic())
 
     def _keep(self, sample: Sample) -> None:
-        self.samples.append(sample)
+        self._log.append(sample)
         if self._recorder is None:
             return
         measurement = sample.measurement

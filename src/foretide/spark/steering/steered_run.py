@@ -41,7 +41,8 @@ class SteeredRun:
     audit : Audit, optional
         Events lost and duplicated; None where that cannot be told.
     samples, decisions, events : sequences
-        All that was measured, decided and reported.
+        What was measured, decided and reported; of a long run, older samples are joined to stretches, and of decisions
+        and events the latest are kept.
     topology : Topology
         What ran.
     """
@@ -133,7 +134,7 @@ class SteeredTopologyRun(TopologyRun):
     @property
     def result(self) -> SteeredRun:
         """What the run did, once it has ended."""
-        samples, decisions = tuple(self.controller.samples), tuple(self.controller.decisions)
+        samples, decisions = self.controller.samples, tuple(self.controller.decisions)
         return SteeredRun(
             report=self.report,
             policy=self.steering.policy_name,
