@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import threading
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import closing, contextmanager
@@ -242,10 +243,19 @@ class _Stopped(Exception):  # noqa: N818 - not an error: someone asked
 
 
 def _begin(stop: Event) -> None:
-    """Set up a process: Ctrl-C is for the one that gives the work out."""
+    """Set up a process: Ctrl-C is for the one that gives the work out, whose end is the end of this one too."""
     global _stop
     _stop = stop
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, name="foretide-parent", daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """Wait for the process that gives the work out to end, however it does, and end too."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def _run(case: Case) -> dict[str, Any]:
