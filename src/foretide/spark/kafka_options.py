@@ -14,6 +14,7 @@ from foretide.errors import ConfigError
 from foretide.kafka import Cluster
 from foretide.kafka.values import ValueFormat
 from foretide.spark.columns import arrow_schema
+from foretide.topology.options import SINK_OPTIONS, SOURCE_OPTIONS, KindOptions
 
 __all__ = ["METADATA", "KafkaSinkPlan", "KafkaSourcePlan"]
 
@@ -26,7 +27,6 @@ METADATA: Mapping[str, pa.DataType] = {
     "timestamp": pa.timestamp("us", "UTC"),
 }
 _FORMATS = ("json", "string", "binary")
-_COMMON = {"servers", "topic", "format", "patience_s", "client"}
 
 
 @dataclass(frozen=True)
@@ -100,8 +100,7 @@ class KafkaSourcePlan:
             When an option is missing, unknown or malformed.
         """
         who = f"source {id!r}"
-        known = {"schema", "starting", "ending", "metadata", "on_data_loss", "min_partitions", "max_rows"}
-        _check_names(who, options, _COMMON | known)
+        _check_names(who, options, SOURCE_OPTIONS["kafka"])
         format = _choice(who, options, "format", _FORMATS, "json")
         ddl = str(options.get("schema", ""))
         if (format == "json") != bool(ddl):
@@ -168,7 +167,7 @@ class KafkaSinkPlan:
             When an option is missing, unknown or malformed.
         """
         who = f"sink {id!r}"
-        _check_names(who, options, _COMMON | {"key", "column", "headers"})
+        _check_names(who, options, SINK_OPTIONS["kafka"])
         headers = options.get("headers", ())
         return cls(
             _cluster(who, options),
@@ -192,9 +191,9 @@ def _cluster(who: str, options: Mapping[str, Any]) -> Cluster:
     return Cluster(_text(who, options, "servers"), who, float(patience_s), texts)
 
 
-def _check_names(who: str, options: Mapping[str, Any], known: set[str]) -> None:
-    if odd := sorted(set(options) - known):
-        raise ConfigError(f"{who}: {odd[0]}", expected=f"an option among {', '.join(sorted(known))}", got=odd[0])
+def _check_names(who: str, options: Mapping[str, Any], known: KindOptions) -> None:
+    for odd in known.unknown(options):
+        raise ConfigError(f"{who}: {odd.name}", expected=odd.expected, got=odd.got, remedy=odd.remedy)
 
 
 def _text(who: str, options: Mapping[str, Any], name: str) -> str:

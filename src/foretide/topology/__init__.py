@@ -22,6 +22,7 @@ from foretide.topology.elements import (
 from foretide.topology.flow import FlowGraph
 from foretide.topology.graph import Topology
 from foretide.topology.loader import load_topology
+from foretide.topology.options import KindOptions, register_sink_kind, register_source_kind
 
 __all__ = [
     "DEFAULT_OUTPUT",
@@ -32,6 +33,7 @@ __all__ = [
     "FlowGraph",
     "GroupingRule",
     "GroupingSpec",
+    "KindOptions",
     "Operator",
     "OperatorMode",
     "ReplicaBounds",
@@ -44,4 +46,6 @@ __all__ = [
     "dump_yaml",
     "flow",
     "load_topology",
+    "register_sink_kind",
+    "register_source_kind",
 ]

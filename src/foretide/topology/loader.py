@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, get_args
 
@@ -20,6 +20,12 @@ from foretide.topology.elements import (
     Source,
 )
 from foretide.topology.graph import Topology
+from foretide.topology.options import (
+    UnknownOption,
+    unknown_operator_options,
+    unknown_sink_options,
+    unknown_source_options,
+)
 from foretide.topology.reading import Cursor, is_number
 from foretide.topology.script import run_script
 from foretide.topology.validation import topological_order
@@ -75,9 +81,15 @@ def topology_of(document: Document, *, default_name: str) -> Topology:
     top = Cursor(document, (), document.data, "topology", [])
     top.is_table(_TOP)
     name = top.text("name", default_name)
-    sources = [Source(_id(item), _connector(item), _where(item)) for item in _elements(top, "source", _SOURCE)]
+    sources = [
+        Source(_id(item), _connector(item, unknown_source_options), _where(item))
+        for item in _elements(top, "source", _SOURCE)
+    ]
     operators = [(item, _operator(item)) for item in _elements(top, "operator", _OPERATOR)]
-    sinks = [(item, Sink(_id(item), _connector(item), _where(item))) for item in _elements(top, "sink", _SINK)]
+    sinks = [
+        (item, Sink(_id(item), _connector(item, unknown_sink_options), _where(item)))
+        for item in _elements(top, "sink", _SINK)
+    ]
     fed = [*((item, operator.id) for item, operator in operators), *((item, sink.id) for item, sink in sinks)]
     known = {source.id for source in sources} | {id for _, id in fed}
     edges = [edge for item, id in fed for edge in _edges(item, id, known)]
@@ -111,23 +123,32 @@ def _where(item: Cursor) -> Declaration:
     return item.document.declared((*item.place, "id"))
 
 
-def _connector(item: Cursor) -> Connector:
-    return Connector(item.text("kind", "none"), item.table("options"))
+def _connector(item: Cursor, unknown: Callable[[Connector], Iterable[UnknownOption]]) -> Connector:
+    connector = Connector(item.text("kind", "none"), item.table("options"))
+    _refuse(item, unknown(connector))
+    return connector
+
+
+def _refuse(item: Cursor, unknown: Iterable[UnknownOption]) -> None:
+    """Note options that nobody reads, each at its own line."""
+    for each in unknown:
+        item.at("options").wrong(each.expected, each.got, each.remedy, key=each.name)
 
 
 def _operator(item: Cursor) -> Operator:
-    outputs = item.texts("outputs", (DEFAULT_OUTPUT,))
+    outputs, mode, options = item.texts("outputs", (DEFAULT_OUTPUT,)), _mode(item), item.table("options")
+    _refuse(item, unknown_operator_options(mode, options))
     return Operator(
         _id(item),
         item.text("function", None),
-        mode=_mode(item),
+        mode=mode,
         outputs=outputs,
         schema=_by_output(item, "schema", outputs),
         selectivity=_by_output(item, "selectivity", outputs),
         execution_s=_execution_s(item),
         replicas=_bounds(item),
         stateful=item.flag("stateful"),
-        options=item.table("options"),
+        options=options,
         declared=_where(item),
     )
 

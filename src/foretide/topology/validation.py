@@ -12,6 +12,14 @@ from typing import TypeAlias
 
 from foretide.errors import TopologyError, TopologyErrors
 from foretide.topology.elements import DEFAULT_OUTPUT, GROUPING_RULES, Edge, Operator, Sink, Source
+from foretide.topology.options import (
+    SINK_OPTIONS,
+    SOURCE_OPTIONS,
+    UnknownOption,
+    unknown_operator_options,
+    unknown_sink_options,
+    unknown_source_options,
+)
 
 __all__ = ["topological_order", "validate"]
 
@@ -31,6 +39,9 @@ def validate(
     errors = [
         *_check_ids(name, sources, operators, sinks),
         *(error for operator in operators for error in _check_operator(operator)),
+        *_check_kinds(sources, SOURCE_OPTIONS),
+        *_check_kinds(sinks, SINK_OPTIONS),
+        *_check_options(sources, operators, sinks),
         *_check_edges(sources, operators, sinks, edges),
     ]
     if not errors:
@@ -120,6 +131,36 @@ def _check_operator(operator: Operator) -> Iterator[TopologyError]:
             yield wrong(f"a schema of an output among {list(operator.outputs)}", repr(output))
     if operator.execution_s is not None and not (math.isfinite(operator.execution_s) and operator.execution_s > 0):
         yield wrong("an execution time above 0 seconds", operator.execution_s)
+
+
+def _check_kinds(ends: Sequence[Source] | Sequence[Sink], kinds: Iterable[str]) -> Iterator[TopologyError]:
+    """Refuse a kind that seems to be misspelt; one that resembles none may be known to others than Spark."""
+    for end in ends:
+        kind = end.connector.kind
+        close = difflib.get_close_matches(kind, list(kinds), n=1, cutoff=0.8)
+        if end.connector.function is None and close and kind not in kinds:
+            yield TopologyError(
+                _kind(end),
+                expected=f"a kind among {', '.join(kinds)}, or a function",
+                got=repr(kind),
+                remedy=f"did you mean {close[0]!r}?",
+                declared=end.declared,
+            )
+
+
+def _check_options(
+    sources: Sequence[Source], operators: Sequence[Operator], sinks: Sequence[Sink]
+) -> Iterator[TopologyError]:
+    unknown: list[tuple[_Element, Iterator[UnknownOption]]] = [
+        *((source, unknown_source_options(source.connector)) for source in sources),
+        *((operator, unknown_operator_options(operator.mode, operator.options)) for operator in operators),
+        *((sink, unknown_sink_options(sink.connector)) for sink in sinks),
+    ]
+    for element, found in unknown:
+        for each in found:
+            yield TopologyError(
+                _kind(element), expected=each.expected, got=each.got, remedy=each.remedy, declared=element.declared
+            )
 
 
 def _check_edges(

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from foretide.errors import ConfigError
+from foretide.topology import KindOptions
 
 __all__ = ["Options"]
 
@@ -21,6 +22,8 @@ class Options:
         The data source's name, for messages.
     values : mapping
         Names, in any case, to texts.
+    known : KindOptions, optional
+        The options that there are: others are refused, and none but these can be read.
 
     Examples
     --------
@@ -29,19 +32,23 @@ class Options:
     (20.0, 0)
     """
 
-    def __init__(self, source: str, values: Mapping[str, str]) -> None:
-        self._source = source
+    def __init__(self, source: str, values: Mapping[str, str], known: KindOptions | None = None) -> None:
+        self._source, self._known = source, known
         self._values = {name.lower(): value for name, value in values.items()}
+        for unknown in () if known is None else known.unknown(values):
+            raise self.error(unknown.name, unknown.expected, unknown.got, unknown.remedy)
 
     def text(self, name: str, default: str | None = None) -> str:
         """Return an option as it is; without a default, it is required."""
-        value = self._values.get(name.lower(), default)
+        found = self.optional(name)
+        value = default if found is None else found
         if value is None:
             raise self.error(name, "a value", "none", f"add .option({name!r}, ...)")
         return value
 
     def optional(self, name: str) -> str | None:
         """Return an option, or None when it was not given."""
+        assert self._known is None or self._known.knows(name), f"option {name!r} is read, but not declared"
         return self._values.get(name.lower())
 
     def integer(self, name: str, default: int, minimum: int | None = None) -> int:
@@ -74,7 +81,7 @@ class Options:
         return ConfigError(f"{self._source}: option {name}", expected=expected, got=got, remedy=remedy)
 
     def _parse(self, name: str, default: T, kind: Callable[[str], T], expected: str) -> T:
-        text = self._values.get(name.lower())
+        text = self.optional(name)
         if text is None:
             return default
         try:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from foretide.topology.options import SOURCE_OPTIONS
 from foretide.traces.loading import load_trace
 from foretide.traces.options import Options
 from foretide.traces.payloads import payload
@@ -49,11 +50,18 @@ class TracePlan:
     def of_source(cls, source: str, options: Mapping[str, Any]) -> TracePlan:
         """Read the options of a topology's source, which may be written ``rate_scale`` or ``rateScale``."""
         texts = {name.replace("_", ""): str(value) for name, value in options.items()}
-        return cls.from_options(Options(f"source {source!r}", texts))
+        return cls.from_options(f"source {source!r}", texts)
 
     @classmethod
-    def from_options(cls, options: Options) -> TracePlan:
-        """Read the options."""
+    def from_options(cls, who: str, values: Mapping[str, str]) -> TracePlan:
+        """Read the options of `who`, as texts; their names in any case.
+
+        Raises
+        ------
+        ConfigError
+            When one is unknown, missing or malformed.
+        """
+        options = Options(who, values, SOURCE_OPTIONS["trace"])
         scale, speed = options.number("rateScale", 1.0), options.number("speed", 1.0)
         trace = load_trace(options.text("trace")).scaled(scale)
         replay = Replay(trace, payload(options.text("payload", "words")), options.integer("seed", 0), speed)

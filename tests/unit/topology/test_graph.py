@@ -98,7 +98,9 @@ def test_the_builder_declares_what_the_parts_would() -> None:
     job = flow("job")
     stream = job.source("in", "kafka", topic="t")
     split = stream.operator("split", outputs=("a", "b"), selectivity=0.5, schema="x int", replicas=(1, 8, 2))
-    split["a"].operator("left", grouping="fields:word", queued=True, cores=2).into("join", queued=True)
+    split["a"].operator("left", grouping="fields:word", queued=True, tables={"words": "words.csv"}).into(
+        "join", queued=True
+    )
     split["b"].into("join", grouping="global")
     job.operator("join", inputs=[])
     job.sink("store", lambda frame: None, inputs=[split["a"]])
@@ -108,7 +110,7 @@ def test_the_builder_declares_what_the_parts_would() -> None:
     assert split_operator.selectivity == {"a": 0.5, "b": 0.5}
     assert split_operator.schema == {"a": "x int", "b": "x int"}
     assert split_operator.replicas == ReplicaBounds(1, 8, 2)
-    assert topology.operator("left").options == {"cores": 2}
+    assert topology.operator("left").options == {"tables": {"words": "words.csv"}}
     assert topology.sinks[0].connector.kind == "function"
     assert [(str(e), str(e.grouping), e.transport) for e in topology.edges] == [
         ("in -> split", "shuffle", "inline"),

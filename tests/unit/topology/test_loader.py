@@ -43,7 +43,7 @@ inputs = [
 ]
 
 [operators.options]
-cores = 2
+tables = { words = "words.csv" }
 
 [[sinks]]
 id = "store"
@@ -76,7 +76,7 @@ operators:
     execution_s: 0.1
     replicas: 4
     stateful: true
-    options: {cores: 2}
+    options: {tables: {words: words.csv}}
     inputs:
       - {from: split, output: opinion, grouping: "fields:word", queued: true}
       - {from: split.news, grouping: {name: fields, fields: [word], options: {seed: 3}}}
@@ -116,7 +116,7 @@ def test_toml_declares_every_property(full: Topology) -> None:
     assert split.replicas == ReplicaBounds(1, 8, 2)
     assert (count.selectivity, count.execution_s, count.stateful) == ({"out": 0.5}, 0.1, True)
     assert count.replicas == ReplicaBounds(4, 4, 4)
-    assert count.options == {"cores": 2}
+    assert count.options == {"tables": {"words": "words.csv"}}
 
 
 def test_toml_declares_edges_in_short_and_long_form(full: Topology) -> None:
@@ -230,6 +230,66 @@ def test_a_file_with_many_errors_names_each_with_its_line(tmp_path: Path) -> Non
         "write 4, [1, 8], or a table of min, max, initial",
         "operator number 2 (declared at wrong.toml:17): expected a list of texts for 'outputs', got 'news'",
     ]
+
+
+MISSPELT_TOML = """\
+[[sources]]
+id = "in"
+kind = "trace"
+[sources.options]
+trace = "pasps_dns"
+sped = 20
+
+[[operators]]
+id = "a"
+inputs = ["in"]
+options = { tabels = { words = "words.csv" } }
+
+[[sinks]]
+id = "out"
+kind = "sqlite"
+inputs = ["a"]
+[sinks.options]
+path = "out.db"
+tabel = "t"
+"""
+MISSPELT_YAML = """\
+sources:
+  - id: in
+    kind: trace
+    options:
+      trace: pasps_dns
+      sped: 20
+operators:
+  - id: a
+    inputs: [in]
+    options:
+      tabels: {words: words.csv}
+sinks:
+  - id: out
+    kind: sqlite
+    inputs: [a]
+    options: {path: out.db, tabel: t}
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "lines"), [("m.toml", MISSPELT_TOML, (6, 11, 19)), ("m.yaml", MISSPELT_YAML, (6, 11, 16))]
+)
+def test_a_misspelt_option_is_named_with_its_line_and_the_nearest_name(
+    tmp_path: Path, name: str, text: str, lines: tuple[int, int, int]
+) -> None:
+    source, operator, sink = errors_of(write(tmp_path, name, text))
+    assert source.startswith(f"source 'in' (declared at {name}:{lines[0]}): expected an option among trace, payload,")
+    assert source.endswith("got the unknown option 'sped'; did you mean 'speed'?")
+    assert operator == (
+        f"operator 'a' (declared at {name}:{lines[1]}): expected an option among tables, "
+        "got the unknown option 'tabels'; did you mean 'tables'?"
+    )
+    assert sink == (
+        f"sink 'out' (declared at {name}:{lines[2]}): expected an option among path, table, "
+        "got the unknown option 'tabel'; did you mean 'table'?"
+    )
 
 
 @pytest.mark.parametrize(

@@ -271,7 +271,7 @@ class FrameFeed:
 def _read_source(spark: SparkSession, source: Source, limits: str) -> DataFrame:
     connector = source.connector
     if connector.kind == "function" and connector.function is not None:
-        rows = connector.function(spark)
+        rows = connector.function(spark, **connector.options)
         if not (isinstance(rows, DataFrame) and rows.isStreaming):
             raise ConfigError(
                 f"source {source.id!r}", expected="a function that returns a streaming DataFrame", got=repr(rows)

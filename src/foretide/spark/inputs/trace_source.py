@@ -27,7 +27,6 @@ from foretide.errors import ConfigError
 from foretide.spark.columns import arrow_schema, conform, spark_schema
 from foretide.spark.inputs.limits import WatchedLimits, admit
 from foretide.traces import Replay
-from foretide.traces.options import Options
 from foretide.traces.plan import TracePlan
 
 __all__ = ["TraceDataSource", "TraceReader", "TraceStreamReader"]
@@ -148,7 +147,7 @@ class TraceDataSource(DataSource):
         return TraceStreamReader(self._plan(), schema)
 
     def _plan(self) -> TracePlan:
-        return TracePlan.from_options(Options(SOURCE, self.options))
+        return TracePlan.from_options(SOURCE, self.options)
 
 
 def _ranges(first: int, end: int, started_us: int, slots: int) -> list[InputPartition]:

@@ -14,6 +14,7 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -25,6 +26,7 @@ from foretide.spark.sinks.kafka import KafkaSink
 from foretide.spark.sinks.postgres import PostgresSink
 from foretide.spark.tasks.contract import EdgeWriter
 from foretide.topology import Sink
+from foretide.topology.options import SINK_OPTIONS
 
 __all__ = [
     "BatchSink",
@@ -291,22 +293,20 @@ def open_sink(sink: Sink, run: str = "0") -> BatchSink:
     connector = sink.connector
     options: Mapping[str, Any] = connector.options
     if connector.kind == "function" and connector.function is not None:
-        return FunctionSink(connector.function)
-    kinds: dict[str, tuple[tuple[str, ...], Callable[[], BatchSink]]] = {
-        "none": ((), NullSink),
-        "memory": ((), MemorySink),
-        "parquet": (("path",), lambda: ParquetSink(options["path"], options.get("compression", "zstd"), run)),
-        "sqlite": (("path",), lambda: SqliteSink(sink.id, options["path"], options.get("table", sink.id), run)),
-        "postgres": (("url",), lambda: PostgresSink.of(sink.id, options, run)),
-        "kafka": (("servers", "topic"), lambda: KafkaSink(sink.id, options, run)),
+        return FunctionSink(partial(connector.function, **options))
+    kinds: dict[str, Callable[[], BatchSink]] = {
+        "none": NullSink,
+        "memory": MemorySink,
+        "parquet": lambda: ParquetSink(options["path"], options.get("compression", "zstd"), run),
+        "sqlite": lambda: SqliteSink(sink.id, options["path"], options.get("table", sink.id), run),
+        "postgres": lambda: PostgresSink.of(sink.id, options, run),
+        "kafka": lambda: KafkaSink(sink.id, options, run),
     }
     if connector.kind not in kinds:
         raise ConfigError(f"sink {sink.id!r}", expected=f"a kind among {', '.join(kinds)}", got=repr(connector.kind))
-    needed, make = kinds[connector.kind]
-    missing = [name for name in needed if name not in options]
-    if missing:
+    if missing := SINK_OPTIONS[connector.kind].missing(options):
         raise ConfigError(f"sink {sink.id!r}", expected=f"the option {missing[0]!r}", got=f"{sorted(options)}")
-    return make()
+    return kinds[connector.kind]()
 
 
 def _quoted(name: str) -> str:

@@ -1,0 +1,191 @@
+"""Which options each kind of source and sink, and each mode of an operator, takes.
+
+Kinds are declared here, below the packages that read their options: a topology is checked before anything is opened,
+and those that read an option read it through its declaration, so that the two cannot differ.
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+from foretide.topology.elements import Connector, Operator, OperatorMode
+
+__all__ = [
+    "OPERATOR_OPTIONS",
+    "SINK_OPTIONS",
+    "SOURCE_OPTIONS",
+    "KindOptions",
+    "UnknownOption",
+    "register_sink_kind",
+    "register_source_kind",
+    "unknown_operator_options",
+    "unknown_sink_options",
+    "unknown_source_options",
+]
+
+
+@dataclass(frozen=True)
+class KindOptions:
+    """The options that a kind takes.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Those it knows.
+    required : sequence of str
+        Those of them without which it cannot run; whoever opens it checks that.
+    passes_on : bool
+        Whether others are handed on, such as to a reader of Spark's, and may have any name.
+    loose : bool
+        Whether case and underscores do not matter: ``rate_scale`` is also ``rateScale``.
+
+    Examples
+    --------
+    >>> [str(found) for found in KindOptions(("speed", "seed")).unknown({"sped": 20, "seed": 1})]
+    ["got the unknown option 'sped'; did you mean 'speed'?"]
+    """
+
+    names: Sequence[str]
+    required: Sequence[str] = ()
+    passes_on: bool = False
+    loose: bool = False
+
+    def knows(self, name: str) -> bool:
+        """Tell whether there is an option of that name."""
+        return self.passes_on or self._plain(name) in {self._plain(known) for known in self.names}
+
+    def unknown(self, options: Mapping[str, Any], also: Sequence[str] = ()) -> Iterator[UnknownOption]:
+        """Yield the options that it does not know; the names in `also` may have been meant, too."""
+        for name in options:
+            if not self.knows(name):
+                yield UnknownOption(name, tuple(self.names), (*self.names, *also))
+
+    def missing(self, options: Mapping[str, Any]) -> list[str]:
+        """Return the options that it cannot do without, and lacks."""
+        given = {self._plain(name) for name in options}
+        return [name for name in self.required if self._plain(name) not in given]
+
+    def _plain(self, name: str) -> str:
+        return name.replace("_", "").lower() if self.loose else name
+
+
+@dataclass(frozen=True)
+class UnknownOption:
+    """An option that nobody reads, and the names that it may stand for."""
+
+    name: str
+    names: tuple[str, ...]
+    candidates: tuple[str, ...]
+
+    @property
+    def expected(self) -> str:
+        """What would be right."""
+        return f"an option among {', '.join(self.names)}" if self.names else "no options"
+
+    @property
+    def got(self) -> str:
+        """What came."""
+        return f"the unknown option {self.name!r}"
+
+    @property
+    def remedy(self) -> str:
+        """What to do about it."""
+        close = difflib.get_close_matches(self.name, self.candidates, n=1)
+        return f"did you mean {close[0]!r}?" if close else "correct its name, or remove it"
+
+    def __str__(self) -> str:
+        return f"got {self.got}; {self.remedy}"
+
+
+_KAFKA = ("servers", "topic", "format", "patience_s", "client")
+
+SOURCE_OPTIONS: dict[str, KindOptions] = {
+    "none": KindOptions(()),
+    "trace": KindOptions(
+        (
+            *("trace", "payload", "seed", "speed", "rate_scale", "started_at", "until"),
+            *("partitions", "max_rows", "config_path"),
+        ),
+        required=("trace",),
+        loose=True,
+    ),
+    "files": KindOptions(("path", "format", "schema"), required=("path",), passes_on=True),
+    "kafka": KindOptions(
+        (*_KAFKA, "schema", "starting", "ending", "metadata", "on_data_loss", "min_partitions", "max_rows"),
+        required=("servers", "topic"),
+    ),
+}
+"""The options of each kind of source."""
+
+SINK_OPTIONS: dict[str, KindOptions] = {
+    "none": KindOptions(()),
+    "memory": KindOptions(()),
+    "parquet": KindOptions(("path", "compression"), required=("path",)),
+    "sqlite": KindOptions(("path", "table"), required=("path",)),
+    "postgres": KindOptions(
+        ("url", "table", "keys", "create", "password_env", "nul", "retry_s", "connect_s"), required=("url",)
+    ),
+    "kafka": KindOptions((*_KAFKA, "key", "column", "headers"), required=("servers", "topic")),
+}
+"""The options of each kind of sink."""
+
+_ON_ROWS = KindOptions(("tables",))
+OPERATOR_OPTIONS: Mapping[OperatorMode, KindOptions] = {
+    "rows": _ON_ROWS,
+    "pandas": _ON_ROWS,
+    "arrow": _ON_ROWS,
+    "dataframe": KindOptions(("output_mode",)),
+}
+"""The options of an operator, by its mode."""
+
+# What an operator is declared with beside options; a misspelt one of these arrives as an option.
+_DECLARED = (*(field.name for field in fields(Operator)), "inputs", "grouping", "queued")
+
+
+def register_source_kind(kind: str, options: KindOptions) -> None:
+    """Make a kind of source known that another package reads, so that its options are checked."""
+    SOURCE_OPTIONS[kind] = options
+
+
+def register_sink_kind(kind: str, options: KindOptions) -> None:
+    """Make a kind of sink known that another package writes, so that its options are checked."""
+    SINK_OPTIONS[kind] = options
+
+
+def unknown_source_options(connector: Connector) -> Iterator[UnknownOption]:
+    """Yield the options of a source that nobody reads; a function takes those that its parameters name."""
+    return _unknown(connector, SOURCE_OPTIONS, positional=1)
+
+
+def unknown_sink_options(connector: Connector) -> Iterator[UnknownOption]:
+    """Yield the options of a sink that nobody reads; a function takes those that its parameters name."""
+    return _unknown(connector, SINK_OPTIONS, positional=2)
+
+
+def unknown_operator_options(mode: OperatorMode, options: Mapping[str, Any]) -> Iterator[UnknownOption]:
+    """Yield the options of an operator that nobody reads."""
+    return OPERATOR_OPTIONS[mode].unknown(options, also=_DECLARED)
+
+
+def _unknown(connector: Connector, kinds: Mapping[str, KindOptions], positional: int) -> Iterator[UnknownOption]:
+    if connector.function is not None:
+        return _options_of(connector.function, positional).unknown(connector.options)
+    # Whether there is such a kind is for those to say who open it: a topology may be made for others than Spark.
+    known = kinds.get(connector.kind)
+    return iter(()) if known is None else known.unknown(connector.options)
+
+
+def _options_of(function: Callable[..., Any], positional: int) -> KindOptions:
+    """Return the options of a user's function: its parameters behind those that it is called with in any case."""
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):  # some functions in C do not tell
+        return KindOptions((), passes_on=True)
+    named = [
+        each.name for each in parameters[positional:] if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)
+    ]
+    return KindOptions(named, passes_on=any(each.kind is each.VAR_KEYWORD for each in parameters))
