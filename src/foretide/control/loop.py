@@ -14,7 +14,6 @@ from foretide.clock import Clock, SystemClock
 from foretide.control.analysis import ForecastStage, failed_sources
 from foretide.control.decision import Decision, Failure, Stage
 from foretide.control.monitor import Monitor
-from foretide.control.overrides import overridden
 from foretide.control.ports import Actuator, MetricSource
 from foretide.control.settings import LoopSettings
 from foretide.control.trained import TrainedModels
@@ -23,6 +22,7 @@ from foretide.events import Event, EventLog, EventSink, Severity
 from foretide.forecast import Forecaster
 from foretide.forecast.training.model_store import ModelStore
 from foretide.plan import Guarded, Planner, Situation
+from foretide.plan.guards.overrides import overridden
 from foretide.records import Action, ActionStatus, Floats, Forecast, Ints, Layout, Plan, Window
 from foretide.topology import Topology
 

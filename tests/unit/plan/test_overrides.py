@@ -8,9 +8,9 @@ from topologies import line, step
 
 from foretide.clock import ManualClock
 from foretide.control import ControlLoop, FluidSystem, LoopSettings, Parts
-from foretide.control.overrides import overridden
 from foretide.forecast import Basic
 from foretide.plan import PaSps
+from foretide.plan.guards.overrides import overridden
 from foretide.records import Plan
 from foretide.store import Override, RuntimeStore
 
