@@ -11,6 +11,7 @@ from foretide.clock import Clock
 from foretide.control.activation import Activation
 from foretide.errors import ConfigError
 from foretide.plan.fluid import flow_down
+from foretide.plan.load import known_execution_s
 from foretide.records import Floats, Ints, Measurement, Plan
 from foretide.topology import Topology
 
@@ -65,7 +66,7 @@ class FluidSystem:
         self._topology, self._clock = topology, clock
         self._step_s = step_s
         self._rates = {source: _rates(source, rates) for source in topology.layout.sources}
-        self._execution_s = _execution_times(topology)
+        self._execution_s = known_execution_s(topology)
         self._began_at_s, self._steps = clock.now_s(), 0
         self._queued: Floats = np.zeros(len(topology.operators))
         self._activation = Activation(topology, activation_s)
@@ -139,14 +140,3 @@ def _rates(source: str, rates: Sequence[float] | Mapping[str, Sequence[float]]) 
     if values.ndim != 1 or not values.size or not (np.isfinite(values) & (values >= 0)).all():
         raise ConfigError(f"fluid.rates.{source}", expected="finite events per second, one per step", got=repr(given))
     return values
-
-
-def _execution_times(topology: Topology) -> Floats:
-    seconds = topology.declared_execution_s
-    unknown = np.flatnonzero(~(seconds > 0))
-    if unknown.size:
-        operator = topology.layout.operators[unknown[0]]
-        raise ConfigError(
-            f"operator {operator!r}: execution_s", expected="more than 0 seconds", got="none", remedy="declare it"
-        )
-    return seconds

@@ -15,7 +15,7 @@ from foretide.events import EventSink
 from foretide.forecast.training.model_store import ModelStore
 from foretide.plan import Guarded, Planner, make_planner, standard_guards
 from foretide.plan.base import Situation
-from foretide.plan.load import needed_replicas
+from foretide.plan.load import known_execution_s, needed_replicas
 from foretide.plan.planners.threshold import Threshold
 from foretide.plan.registry import find_planner
 from foretide.records import Plan
@@ -225,15 +225,7 @@ def peak_replicas(
     >>> peak_replicas(job.build(), {"in": 150.0}, {"b": 0.03}, utilisation=0.75)
     {'a': 2, 'b': 6}
     """
-    seconds = topology.with_execution_times(execution_s).declared_execution_s
-    unknown = np.flatnonzero(~(seconds > 0))
-    if unknown.size:
-        raise ConfigError(
-            f"operator {topology.layout.operators[unknown[0]]!r}: execution_s",
-            expected="its execution time",
-            got="none",
-            remedy="declare execution_s=, or measure it with `foretide profile`",
-        )
+    seconds = known_execution_s(topology.with_execution_times(execution_s))
     needed = needed_replicas(topology, peaks, seconds / utilisation)
     return dict(zip(topology.layout.operators, needed.tolist(), strict=True))
 

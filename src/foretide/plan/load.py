@@ -7,12 +7,14 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
+from foretide.errors import ConfigError
 from foretide.records import Floats, Ints, Term
 from foretide.topology import FlowGraph, Topology
 
 __all__ = [
     "busy_replicas",
     "edge_shares",
+    "known_execution_s",
     "measured_execution_s",
     "measured_shares",
     "needed_replicas",
@@ -68,6 +70,26 @@ def measured_execution_s(busy_s: Floats, processed: Floats, failed: Floats, othe
     known = (taken > _SOME_EVENTS) & ((busy_s > 0) | (failed > 0))
     work_s = np.maximum(busy_s, _NO_WORK_S * taken)
     return np.divide(work_s, taken, out=np.array(otherwise, dtype=np.float64), where=known)
+
+
+def known_execution_s(topology: Topology) -> Floats:
+    """Return the execution times that a topology declares.
+
+    Raises
+    ------
+    ConfigError
+        When an operator declares none.
+    """
+    seconds = topology.declared_execution_s
+    unknown = np.flatnonzero(~(seconds > 0))
+    if unknown.size:
+        raise ConfigError(
+            f"operator {topology.layout.operators[unknown[0]]!r}: execution_s",
+            expected="more than 0 seconds",
+            got="none",
+            remedy="declare execution_s=, or measure it with `foretide profile`",
+        )
+    return seconds
 
 
 def source_mix(arrivals: Floats) -> Floats:

@@ -9,15 +9,13 @@ import numpy as np
 
 from foretide.records import Floats, Ints
 from foretide.sim.load import Service
-from foretide.sim.network import Feed, StepFlow, merged, services_of, splitters_of
+from foretide.sim.network import StepFlow, Wiring, merged
 from foretide.sim.settings import MicroBatch, SimulationSettings
 from foretide.sim.stages import Batch, BatchStage, stages_of
 from foretide.sim.stations import _kernels
 from foretide.sim.stations.base import Counts, drawn
 from foretide.sim.stations.dispatching import Dispatcher
-from foretide.sim.stations.exits import Exit
 from foretide.sim.stations.fifo import Fifo
-from foretide.sim.stations.streams import RandomStreams
 from foretide.topology import Topology
 from foretide.traces import RateTrace
 
@@ -56,7 +54,7 @@ class Desk:
         return int(_kernels.events(self.queue.waiting) + _kernels.events(self.taken))
 
 
-class BatchNetwork:
+class BatchNetwork(Wiring):
     r"""Sources and stages, with the ways of `foretide.spark`.
 
     A stage has :math:`n = \sum r_i` slots, which take :math:`p = \min(n, cores)` cores. A batch begins as soon as the
@@ -81,31 +79,12 @@ class BatchNetwork:
     def __init__(
         self, topology: Topology, traces: Mapping[str, RateTrace], settings: SimulationSettings, seed: int
     ) -> None:
-        streams = RandomStreams(seed)
+        super().__init__(topology, traces, settings, seed)
         self._micro_batch = settings.micro_batch or MicroBatch()
-        self._lanes = 3 if settings.keys is None else 4
-        self.exit = Exit(settings.base_latency_s)
         self.dispatchers: dict[int, Dispatcher] = {}
-        self._feed = Feed(topology, traces, settings, streams)
-        self._splitters = splitters_of(topology, settings, streams)
-        services = services_of(topology, settings, streams, self._feed.keys)
-        self.stations: list[Desk] = [Desk(service, self._lanes) for service in services]
-        flow = topology.flow
-        self._sources, self._ends = flow.sources, (flow.ends - flow.sources).tolist()
-        self._targets = [np.flatnonzero(flow.starts == node).tolist() for node in range(len(self._splitters))]
+        self.stations: list[Desk] = [Desk(service, self._lanes) for service in self._services]
         self._stages = stages_of(topology, settings.service_factor)
         self._stage = {operator: stage for stage in self._stages for operator in stage.operators}
-        self._down_until_s, self._gone, self._ended = -np.inf, 0, 0
-
-    @property
-    def processed_events(self) -> int:
-        """Events that left, or ended where no output took them."""
-        return self.exit.events + self._ended
-
-    @property
-    def dropped_events(self) -> int:
-        """Events lost to a restart."""
-        return self._gone + sum(desk.counts.dropped_events for desk in self.stations)
 
     def resize(self, replicas: Ints, now_s: float) -> None:
         """Give each stage the slots of so many replicas, from its next batch on."""
@@ -132,9 +111,7 @@ class BatchNetwork:
         passed: Ints = np.zeros(len(self._ends), dtype=np.int64)
         inbox: list[list[Floats]] = [[] for _ in self.stations]
         for source, tuples in enumerate(arriving):
-            lost = int(np.searchsorted(tuples[_kernels.AT], self._down_until_s, side="left"))
-            self._gone += lost
-            parts, ended = self._splitters[source](tuples[:, lost:])
+            parts, ended = self._splitters[source](self._not_lost(tuples))
             self._ended += ended
             self._deliver(list(zip(self._targets[source], parts, strict=True)), inbox, passed)
         for stage in self._stages:

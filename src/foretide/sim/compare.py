@@ -25,7 +25,7 @@ from foretide.sim.stress import Stress
 from foretide.topology import Connector, Topology
 from foretide.traces import RateTrace
 
-__all__ = ["ROW", "Case", "Scenario", "bare", "calibrated", "plain", "run_cases"]
+__all__ = ["ROW", "Case", "Scenario", "bare", "calibrated", "plain", "run_cases", "single_threads"]
 
 #: What a row of a comparison holds.
 ROW = (
@@ -224,7 +224,7 @@ def _in_processes(cases: Sequence[Case], workers: int) -> Generator[tuple[int, d
     # Fresh processes: forking one in which numba or BLAS threads run can hang.
     context = multiprocessing.get_context("spawn")
     stop = context.Event()
-    with _single_threads(), ProcessPoolExecutor(min(workers, len(cases)), context, _begin, (stop,)) as pool:
+    with single_threads(), ProcessPoolExecutor(min(workers, len(cases)), context, _begin, (stop,)) as pool:
         running: dict[Future[dict[str, Any]], int] = {pool.submit(_run, case): at for at, case in enumerate(cases)}
         try:
             while running:
@@ -268,7 +268,8 @@ def _watch(done_s: float, total_s: float) -> None:
 
 
 @contextmanager
-def _single_threads() -> Iterator[None]:
+def single_threads() -> Iterator[None]:
+    """Let processes started within the block compute on one thread each, since together they share the cores."""
     before = {name: os.environ.get(name) for name in _THREADS}
     os.environ.update({name: "1" for name, value in before.items() if value is None})
     try:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from foretide.errors import ConfigError
+from foretide.plan.load import known_execution_s
 from foretide.records import Floats, Ints
 from foretide.sim.load import Arrivals, KeyDraw, Service
 from foretide.sim.settings import SimulationSettings
 from foretide.sim.stations import _kernels
-from foretide.sim.stations.base import Station, hosts_of
+from foretide.sim.stations.base import Occupancy, Station, hosts_of
 from foretide.sim.stations.dispatching import Dispatcher
 from foretide.sim.stations.even import EvenStation
 from foretide.sim.stations.exits import Exit
@@ -23,7 +24,7 @@ from foretide.sim.stations.streams import Purpose, RandomStreams
 from foretide.topology import Topology
 from foretide.traces import RateTrace
 
-__all__ = ["Feed", "Network", "StepFlow", "merged", "services_of", "splitters_of"]
+__all__ = ["Network", "StepFlow", "Wiring", "merged"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,47 @@ class Feed:
         return tuples
 
 
-class Network:
+class Wiring:
+    """What every simulated network has: its input, its edges, and the count of what became of events.
+
+    Parameters are those of `Network`.
+    """
+
+    stations: Sequence[Occupancy]
+
+    def __init__(
+        self, topology: Topology, traces: Mapping[str, RateTrace], settings: SimulationSettings, seed: int
+    ) -> None:
+        streams, flow = RandomStreams(seed), topology.flow
+        self.exit = Exit(settings.base_latency_s)
+        self._feed = Feed(topology, traces, settings, streams)
+        self._splitters = _splitters(topology, settings, streams)
+        self._services = _services(topology, settings, streams, self._feed.keys)
+        self._lanes = 3 if settings.keys is None else 4
+        self._sources, self._ends = flow.sources, (flow.ends - flow.sources).tolist()
+        self._targets = [np.flatnonzero(flow.starts == node).tolist() for node in range(len(self._splitters))]
+        self._down_until_s, self._gone, self._ended = -np.inf, 0, 0
+
+    @property
+    def processed_events(self) -> int:
+        """Events that left, or ended where no output took them."""
+        return self.exit.events + self._ended
+
+    @property
+    def dropped_events(self) -> int:
+        """Events lost to full queues or a restart."""
+        return self._gone + sum(station.counts.dropped_events for station in self.stations)
+
+    def _not_lost(self, tuples: Floats) -> Floats:
+        """Return what arrives after the topology is up again."""
+        if not tuples.shape[1] or tuples[_kernels.AT, 0] >= self._down_until_s:
+            return tuples
+        lost = int(np.searchsorted(tuples[_kernels.AT], self._down_until_s, side="left"))
+        self._gone += lost
+        return tuples[:, lost:]
+
+
+class Network(Wiring):
     """Sources, stations and the streams between them.
 
     In a step, each operator serves all that reaches it up to the end of the step before the next operator in
@@ -96,33 +137,14 @@ class Network:
     def __init__(
         self, topology: Topology, traces: Mapping[str, RateTrace], settings: SimulationSettings, seed: int
     ) -> None:
-        streams = RandomStreams(seed)
-        self.exit = Exit(settings.base_latency_s)
-        self._feed = Feed(topology, traces, settings, streams)
-        self._splitters = splitters_of(topology, settings, streams)
-        services = services_of(topology, settings, streams, self._feed.keys)
-        even = _are_even(services, settings)
-        self._lanes = 2 if even else 3 if settings.keys is None else 4
+        super().__init__(topology, traces, settings, seed)
+        even = _are_even(self._services, settings)
+        self._lanes = 2 if even else self._lanes
         self.stations: list[Station] = [
             _station(operator, int(topology.maximum_replicas[operator]), service, settings, even)
-            for operator, service in enumerate(services)
+            for operator, service in enumerate(self._services)
         ]
         self.dispatchers = _dispatchers(topology, settings)
-        flow = topology.flow
-        self._sources = flow.sources
-        self._targets = [np.flatnonzero(flow.starts == node).tolist() for node in range(len(self._splitters))]
-        self._ends = (flow.ends - flow.sources).tolist()
-        self._down_until_s, self._gone, self._ended = -np.inf, 0, 0
-
-    @property
-    def processed_events(self) -> int:
-        """Events that left, or ended where no output took them."""
-        return self.exit.events + self._ended
-
-    @property
-    def dropped_events(self) -> int:
-        """Events lost to full queues or a restart."""
-        return self._gone + sum(station.counts.dropped_events for station in self.stations)
 
     def resize(self, replicas: Ints, now_s: float) -> None:
         """Have so many replicas of each operator active from now on."""
@@ -157,14 +179,6 @@ class Network:
             dispatcher.learn(station)
         return StepFlow(arrived, passed)
 
-    def _not_lost(self, tuples: Floats) -> Floats:
-        """Return what arrives after the topology is up again."""
-        if not tuples.shape[1] or tuples[_kernels.AT, 0] >= self._down_until_s:
-            return tuples
-        lost = int(np.searchsorted(tuples[_kernels.AT], self._down_until_s, side="left"))
-        self._gone += lost
-        return tuples[:, lost:]
-
     def _pass_on(self, node: int, tuples: Floats, inbox: list[list[Floats]], passed: Ints) -> None:
         if not tuples.shape[1]:
             return
@@ -180,16 +194,11 @@ class Network:
             inbox[self._ends[edge]].append(part)
 
 
-def services_of(
+def _services(
     topology: Topology, settings: SimulationSettings, streams: RandomStreams, keys: KeyDraw | None
 ) -> list[Service]:
     """Return the execution times of every operator, which must declare its mean."""
-    unknown = np.flatnonzero(~(topology.declared_execution_s > 0))
-    if unknown.size:
-        operator = topology.layout.operators[unknown[0]]
-        raise ConfigError(
-            f"operator {operator!r}: execution_s", expected="more than 0 seconds", got="none", remedy="declare it"
-        )
+    means_s = known_execution_s(topology)
     sensitive = topology.layout.operators if settings.keys is None else settings.keys.sensitive
     for name in sensitive or ():
         if name not in topology.layout.operator_index:
@@ -203,13 +212,11 @@ def services_of(
             costs=keys.costs if keys is not None and (sensitive is None or name in sensitive) else None,
             rng=streams.rng(Purpose.SERVICES, place),
         )
-        for place, (name, mean_s) in enumerate(
-            zip(topology.layout.operators, topology.declared_execution_s, strict=True)
-        )
+        for place, (name, mean_s) in enumerate(zip(topology.layout.operators, means_s, strict=True))
     ]
 
 
-def splitters_of(topology: Topology, settings: SimulationSettings, streams: RandomStreams) -> list[Splitter]:
+def _splitters(topology: Topology, settings: SimulationSettings, streams: RandomStreams) -> list[Splitter]:
     """Return what spreads the tuples of each source and operator over its edges."""
     layout, splitters = topology.layout, []
     for node, name in enumerate((*layout.sources, *layout.operators)):

@@ -104,5 +104,5 @@ def test_what_cannot_run_is_refused(rates: Any, options: dict[str, float], setti
 def test_execution_times_must_be_declared() -> None:
     job = flow("unknown")
     job.source("in").operator("O1")
-    with pytest.raises(ConfigError, match=r"operator 'O1': execution_s.*declare it"):
+    with pytest.raises(ConfigError, match=r"operator 'O1': execution_s.*declare execution_s="):
         FluidSystem(job.build(), [1.0], clock=ManualClock())

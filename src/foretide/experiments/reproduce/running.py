@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
 import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 from typing import Any
 
 from foretide.errors import ConfigError, ForetideError
 from foretide.experiments.reproduce.contract import Job
+from foretide.sim.compare import single_threads
 
 __all__ = ["RunError", "run_jobs", "unique_jobs"]
 
-# One thread each, since the processes already share the cores.
-_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 #: Told of a run that is through, how many are, and how many there are.
 Watch = Callable[[Job, int, int], None]
@@ -71,7 +68,7 @@ def _in_processes(jobs: Sequence[Job], processes: int) -> Iterator[tuple[Job, An
     # Fresh processes: forking one in which numba or BLAS threads run can hang.
     context = multiprocessing.get_context("spawn")
     before = set(multiprocessing.active_children())
-    with _single_threads(), ProcessPoolExecutor(min(processes, len(jobs)), context, _begin) as pool:
+    with single_threads(), ProcessPoolExecutor(min(processes, len(jobs)), context, _begin) as pool:
         running: dict[Future[Any], Job] = {pool.submit(_run, job): job for job in jobs}
         try:
             while running:
@@ -109,15 +106,3 @@ def _begin() -> None:
 
 def _failed(job: Job, error: Exception) -> RunError:
     return RunError(f"run {job.label!r}: {type(error).__name__}: {error}; nothing was written for it")
-
-
-@contextmanager
-def _single_threads() -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in _THREADS}
-    os.environ.update({name: "1" for name, value in before.items() if value is None})
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)

@@ -8,13 +8,13 @@ import numpy as np
 import numpy.typing as npt
 
 from foretide.plan.base import Situation
-from foretide.plan.cost import Costs, as_columns, operator_costs, timetable_cost, with_initial
+from foretide.plan.cost import Costs, as_columns, operator_costs, with_initial
 from foretide.plan.epochs import EpochNeeds
 from foretide.plan.planners.optimal import optimal_timetable
 from foretide.plan.timetable import TimetablePlanner
 from foretide.records import Ints, Term
 
-__all__ = ["Cba", "cancel_restarts", "capacity_timetable", "cba_timetable", "merge_actions", "optimality_gap"]
+__all__ = ["Cba", "cancel_restarts", "capacity_timetable", "cba_timetable", "merge_actions"]
 
 
 def cba_timetable(needs: npt.ArrayLike, costs: Costs, initial: npt.ArrayLike | None = None) -> Ints:
@@ -111,21 +111,6 @@ def _cancel_once(rows: Ints, costs: Costs) -> bool:
     return changed
 
 
-def optimality_gap(needs: npt.ArrayLike, costs: Costs, initial: npt.ArrayLike | None = None) -> float:
-    """Return how much more CBA costs than the cheapest timetable: 0.02 means two percent.
-
-    >>> optimality_gap([3, 1, 3, 1, 1], Costs())
-    0.0
-    """
-    best = timetable_cost(optimal_timetable(needs, costs, initial=initial), costs, initial)
-    return _gap(timetable_cost(cba_timetable(needs, costs, initial), costs, initial), best)
-
-
-def _gap(cost: float, best: float) -> float:
-    # An optimum of 0 means no instance at all, and then CBA has none either.
-    return cost / best - 1 if best > 0 else 0.0
-
-
 class Cba(TimetablePlanner):
     """Follow the timetable of the Cost-Balance-Algorithm over the forecast horizon, planned from what runs now.
 
@@ -155,7 +140,8 @@ class Cba(TimetablePlanner):
         now, bound = situation.replicas, situation.topology.maximum_replicas
         cost = operator_costs(timetable, self.costs, now)
         best = operator_costs(optimal_timetable(ahead.needs, self.costs, bound, now), self.costs, now)
-        total = _gap(float(cost.sum()), float(best.sum()))
+        # An optimum of 0 means no instance at all, and then CBA has none either.
+        total = float(cost.sum() / best.sum() - 1 if best.sum() > 0 else 0.0)
         return (
             Term("W(n)", "cost of the timetable", "B2 Eq. 5-8, from what runs now", cost),
             Term("W(n*)", "cost of the cheapest timetable", "B2: min W(n)", best),
