@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 from foretide.store.rows import TableRow
@@ -23,21 +23,22 @@ class Item:
     run_id, kind : str
         Whose it is, and what it is called in messages.
     encode : callable
-        Returns the rows.
+        Returns the rows, or the only one.
     size : int
         About how many bytes it holds meanwhile.
     """
 
     run_id: str
     kind: str
-    encode: Callable[[], Sequence[TableRow]]
+    encode: Callable[[], TableRow | list[TableRow]]
     size: int = 512
-    _rows: Sequence[TableRow] | None = field(default=None, init=False, repr=False)
+    _rows: list[TableRow] | None = field(default=None, init=False, repr=False)
 
-    def rows(self) -> Sequence[TableRow]:
+    def rows(self) -> list[TableRow]:
         """Return the rows, which are made once."""
         if self._rows is None:
-            self._rows = self.encode()
+            made = self.encode()
+            self._rows = [made] if isinstance(made, tuple) else made
         return self._rows
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from types import TracebackType
 from typing import Any, Self
@@ -15,7 +16,7 @@ from foretide.records import Measurement
 from foretide.store.background import BackgroundWriter
 from foretide.store.backlog import Item
 from foretide.store.decisions import DecisionLike, decision_rows
-from foretide.store.rows import event_row, feature_rows, latency_row, measurement_row
+from foretide.store.rows import TableRow, event_row, feature_rows, latency_row, measurement_row
 from foretide.store.samples import FeatureSample, LatencySample, RunInfo, RunStatus
 
 __all__ = ["RunRecorder"]
@@ -60,44 +61,38 @@ class RunRecorder:
 
     def measured(self, measurements: Iterable[Measurement]) -> None:
         """Record measurements."""
+        layout = self._info.layout
+        size = 8 * (len(layout.sources) + len(layout.edges) + 4 * len(layout.operators)) + 512
         for measurement in measurements:
             self._last_s = max(self._last_s, measurement.ended_at_s)
-            self._put_measurement(measurement)
-
-    def _put_measurement(self, measurement: Measurement) -> None:
-        id, seq, layout = self.id, next(self._numbers), self._info.layout
-        size = 8 * (len(layout.sources) + len(layout.edges) + 4 * len(layout.operators)) + 512
-        self._writer.put(Item(id, "measurements", lambda: [measurement_row(id, seq, layout, measurement)], size))
+            self._put("measurements", size, measurement_row, layout, measurement)
 
     def decided(self, decision: DecisionLike) -> None:
         """Record a decision, with its forecasts and its reasons."""
-        id, seq, terms = self.id, next(self._numbers), 0 if decision.plan is None else len(decision.plan.terms)
+        terms = 0 if decision.plan is None else len(decision.plan.terms)
         self._last_s = max(self._last_s, decision.at_s)
         size = 8 * (terms + 12) * len(self._info.layout.operators) + 4096
-        self._writer.put(Item(id, "decisions", lambda: decision_rows(id, seq, decision), size))
+        self._put("decisions", size, decision_rows, decision)
 
     def emit(self, event: Event) -> None:
         """Record an event."""
-        id, seq = self.id, next(self._numbers)
-        self._writer.put(Item(id, "events", lambda: [event_row(id, seq, event)]))
+        self._put("events", 512, event_row, event)
 
     def features(self, samples: Iterable[FeatureSample]) -> None:
         """Record features of workers and machines."""
         for sample in samples:
-            self._put_features(sample)
-
-    def _put_features(self, sample: FeatureSample) -> None:
-        id, seq = self.id, next(self._numbers)
-        size = sample.values.nbytes + 512
-        self._writer.put(Item(id, "features", lambda: feature_rows(id, seq, sample), size))
+            self._put("features", sample.values.nbytes + 512, feature_rows, sample)
 
     def latencies(self, ended_at_s: float, duration_s: float, histogram: LatencyHistogram) -> None:
         """Record the latencies of events that left the topology in a stretch of time."""
-        id, seq, own = self.id, next(self._numbers), LatencyHistogram()
+        own = LatencyHistogram()
         # The caller may go on counting into its own.
         own.merge(histogram)
-        sample = LatencySample(ended_at_s, duration_s, own)
-        self._writer.put(Item(id, "latencies", lambda: [latency_row(id, seq, sample)], 4096))
+        self._put("latencies", 4096, latency_row, LatencySample(ended_at_s, duration_s, own))
+
+    def _put(self, kind: str, size: int, rows_of: Callable[..., TableRow | list[TableRow]], *record: Any) -> None:
+        """Hand over a record: its rows, which begin with the run and a number, are made when they are written."""
+        self._writer.put(Item(self.id, kind, partial(rows_of, self.id, next(self._numbers), *record), size))
 
     def finish(
         self,

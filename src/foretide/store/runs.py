@@ -221,13 +221,11 @@ class RunStore:
     def _find(self, run: str) -> RunInfo:
         if not self._database.exists():
             raise UnknownRunError(self.name, run)
-        if run == LATEST:
-            known = self.runs()
-            if not known:
-                raise UnknownRunError(self.name, run)
-            return known[-1]
         with self._reading() as connection:
-            rows = connection.rows(sql.RUNS_CALLED, (run, len(run), run, run, run))
+            if run == LATEST:
+                rows = connection.rows(sql.RUNS)[-1:]
+            else:
+                rows = connection.rows(sql.RUNS_CALLED, (run, len(run), run, run, run))
         found = [run_info_of(row) for row in rows]
         called = [info for info in found if info.id == run] or [info for info in found if info.name == run] or found
         if not called or (len(called) > 1 and called is found):

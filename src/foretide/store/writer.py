@@ -68,17 +68,13 @@ class Writer:
         self._database, self._backlog, self._settings = database, backlog, settings
         self._report, self._clock, self._monotonic = report, clock, monotonic
         self._connection: Connection | None = None
-        self._trouble: str | None = None
+        #: What keeps it from writing at present; None when nothing does.
+        self.trouble: str | None = None
         self._pause_s = _FIRST_RETRY_S
         self._retry_at = self._seen_at = -float("inf")
         self._tidy_at = monotonic() + settings.tidy_every_s
         self._told_of_lost = False
         self._refused: set[tuple[str, str, type[Exception]]] = set()
-
-    @property
-    def trouble(self) -> str | None:
-        """What keeps it from writing at present; None when nothing does."""
-        return self._trouble
 
     def step(self, *, urgent: bool = False) -> None:
         """Write what waits, if it is time to; never raises. After a fault only an `urgent` step comes early."""
@@ -142,7 +138,7 @@ class Writer:
     def _is_due(self) -> bool:
         """Tell whether there is something to do though nothing came: say that runs go on, try again."""
         now = self._monotonic()
-        return (now >= self._seen_at and bool(self._backlog.running())) or self._trouble is not None
+        return (now >= self._seen_at and bool(self._backlog.running())) or self.trouble is not None
 
     def _connect(self) -> Connection:
         if self._connection is None:
@@ -217,7 +213,7 @@ class Writer:
         fault = error.fault if isinstance(error, DatabaseError) else "version"
         if fault == "corrupt" and self._set_aside(error):
             return True
-        first = self._trouble != fault
+        first = self.trouble != fault
         self._fail(fault, error)
         return fault == "full" and first and self._make_room()
 
@@ -227,8 +223,8 @@ class Writer:
         self._pause_s = min(2 * self._pause_s, self._settings.retry_s)
         if fault != "locked":
             self.close()
-        if fault != self._trouble:
-            self._trouble, self._told_of_lost = fault, False
+        if fault != self.trouble:
+            self.trouble, self._told_of_lost = fault, False
             message = f"{error}; the run goes on, and what it records waits in memory"
             self._report(f"store.{fault}", message, "error", {"fault": fault, "error": type(error).__name__})
 
@@ -256,7 +252,7 @@ class Writer:
         return made
 
     def _recovered(self) -> None:
-        fault, self._trouble, self._pause_s = self._trouble, None, _FIRST_RETRY_S
+        fault, self.trouble, self._pause_s = self.trouble, None, _FIRST_RETRY_S
         self._retry_at = -float("inf")
         if fault is not None:
             self._told_of_lost = False
@@ -269,7 +265,7 @@ class Writer:
         """Report what was dropped; during an outage only once, since the recovery tells of the rest."""
         lost = {} if self._told_of_lost else self._backlog.take_lost()
         if lost:
-            self._told_of_lost = self._trouble is not None
+            self._told_of_lost = self.trouble is not None
             message = f"{sum(lost.values())} records could not be stored and are lost"
             self._report("store.dropped", message, "warning", {"dropped": lost})
 

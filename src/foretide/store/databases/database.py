@@ -94,12 +94,8 @@ class Database(ABC):
     def _checked_version(self, connection: Connection) -> int:
         version, newest = self._version(connection), len(self._migrations)
         if version > newest:
-            raise StoreVersionError(
-                self.name,
-                expected=f"version {newest} or older",
-                got=f"version {version}",
-                remedy=f"upgrade foretide, or give another {self._PLACE}",
-            )
+            expected, remedy = f"version {newest} or older", f"upgrade foretide, or give another {self._PLACE}"
+            raise StoreVersionError(self.name, expected=expected, got=f"version {version}", remedy=remedy)
         return version
 
     def _upgrade(self, connection: Connection, *, create: bool) -> None:

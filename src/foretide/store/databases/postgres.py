@@ -116,12 +116,9 @@ class PostgresDatabase(Database):
         if connection.identity() is not None:
             return int(connection.rows(f"SELECT version FROM {_MARKER}")[0][0])
         if connection.rows(_FOREIGN, (self.schema,)):
-            raise StoreVersionError(
-                self.name,
-                expected="a store of runs",
-                got=f"another program's tables in schema {self.schema}",
-                remedy="give another schema, as in postgresql://host/database?schema=name",
-            )
+            remedy = "give another schema, as in postgresql://host/database?schema=name"
+            got = f"another program's tables in schema {self.schema}"
+            raise StoreVersionError(self.name, expected="a store of runs", got=got, remedy=remedy)
         return 0
 
     def _set_version(self, connection: Connection, version: int) -> None:

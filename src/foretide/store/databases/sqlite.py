@@ -98,12 +98,9 @@ class SqliteDatabase(Database):
     def _version(self, connection: Connection) -> int:
         version, kind = (int(connection.rows(f"PRAGMA {name}")[0][0]) for name in ("user_version", "application_id"))
         if kind != _APPLICATION and (kind or version or connection.rows("SELECT 1 FROM sqlite_master LIMIT 1")):
-            raise StoreVersionError(
-                self.name,
-                expected="a store of runs",
-                got="another program's database",
-                remedy="give the path of a store, or of a file that is not there yet",
-            )
+            remedy = "give the path of a store, or of a file that is not there yet"
+            got = "another program's database"
+            raise StoreVersionError(self.name, expected="a store of runs", got=got, remedy=remedy)
         return version
 
     def _set_version(self, connection: Connection, version: int) -> None:
