@@ -2,7 +2,7 @@
 
 Three targets (CPU usage, queueing time, sending time of each worker), one step ahead, on runs of both applications:
 recorded on Spark while something else takes the cores now and then (``benchmarks/data``; ``--record`` records them
-anew), and an hour of a model of such a machine (`foretide.experiments.interference`). Everything learns from minutes
+anew), and an hour of a model of such a machine (``_interference.py``). Everything learns from minutes
 10 to 40 of an hour, or the same parts of a shorter run, and is tried on what follows.
 """
 
@@ -18,12 +18,12 @@ from typing import Any
 import numpy as np
 
 from _harness import DOCUMENT, QUICK, RESULTS, ROOT, Measured, Options, Ratio, progress, report
+from _health_baselines import BASELINES
+from _health_evaluation import MODEL, PERIODS, Score, evaluate
+from _health_runs import RecordingOptions, load_samples, record_run, save_samples
+from _interference import MACHINES, simulate_features
 from _report import markdown_table
-from foretide.experiments.health_runs import RecordingOptions, load_samples, record_run, save_samples
-from foretide.experiments.interference import MACHINES, simulate_features
-from foretide.health.baselines import BASELINES
 from foretide.health.dataset import MachineTable, to_tables
-from foretide.health.evaluation import MODEL, PERIODS, Score, evaluate
 from foretide.health.features import TARGETS
 from foretide.health.idrnn.settings import IdrnnSettings
 

@@ -1,22 +1,16 @@
 from __future__ import annotations
 
-import importlib.util
 import json
 from pathlib import Path
 from types import ModuleType
 
 import pytest
-
-_FILE = Path(__file__).parents[2] / "benchmarks" / "_report.py"
+from benchmark_modules import benchmark_module
 
 
 @pytest.fixture(scope="module")
 def report() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("benchmarks_report", _FILE)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return benchmark_module("_report")
 
 
 def test_file_and_section_are_made_where_missing(report: ModuleType, tmp_path: Path) -> None:

@@ -5,20 +5,17 @@ The processes are those of this user on this machine; nothing else is touched.
 
 from __future__ import annotations
 
-import multiprocessing
 import os
-import random
 import signal
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from types import TracebackType
-from typing import ClassVar, Self
+from typing import ClassVar
 
 from foretide.background import Background
 from foretide.errors import ConfigError
 
-__all__ = ["CpuHog", "Throttle", "executor_processes"]
+__all__ = ["Throttle", "executor_processes"]
 
 _LOOK_AGAIN_S = 2.0
 
@@ -97,50 +94,3 @@ class Throttle(Background):
                 os.kill(pid, what)
             except (ProcessLookupError, PermissionError):
                 continue
-
-
-class CpuHog:
-    """Keeps cores busy with square roots of random numbers, as the paper does to its machines.
-
-    Parameters
-    ----------
-    processes : int
-        How many hogs.
-    seconds : float
-        After which they end by themselves.
-    niceness : int
-        How much they yield to others.
-    """
-
-    def __init__(self, processes: int, seconds: float, niceness: int = 0) -> None:
-        context = multiprocessing.get_context("spawn")
-        self._hogs = [context.Process(target=_hog, args=(seconds, niceness), daemon=True) for _ in range(processes)]
-
-    def start(self) -> None:
-        """Begin."""
-        for hog in self._hogs:
-            hog.start()
-
-    def stop(self) -> None:
-        """End them now."""
-        for hog in self._hogs:
-            if hog.is_alive():
-                hog.terminate()
-            hog.join()
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
-
-
-def _hog(seconds: float, niceness: int) -> None:
-    os.nice(niceness)
-    end_s = time.monotonic() + seconds
-    while time.monotonic() < end_s:
-        for _ in range(10_000):
-            random.random() ** 0.5

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from _health_baselines import BASELINES, predict_each
 from foretide.errors import ForecastError
-from foretide.health.baselines import BASELINES, predict_each
 from foretide.health.dataset import MachineTable
 from foretide.health.features import TARGETS
 from foretide.health.idrnn.model import IdrnnModel

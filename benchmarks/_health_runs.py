@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 import random
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from foretide.apps import find_app
-from foretide.health.faults import CpuHog
 from foretide.health.features import MACHINE_NAMES, WORKER_NAMES, Level
 from foretide.store import FeatureSample
 
@@ -132,3 +133,40 @@ def load_samples(path: str | Path) -> list[FeatureSample]:
             for at_s, owner, machine, values in zip(*columns, arrays[f"{level}.values"], strict=True):
                 found.append(FeatureSample(at_s, level, owner, machine, names, values))
     return found
+
+
+class CpuHog:
+    """Keeps cores busy with square roots of random numbers, as the paper does to its machines.
+
+    Parameters
+    ----------
+    processes : int
+        How many hogs.
+    seconds : float
+        After which they end by themselves.
+    niceness : int
+        How much they yield to others.
+    """
+
+    def __init__(self, processes: int, seconds: float, niceness: int = 0) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._hogs = [context.Process(target=_hog, args=(seconds, niceness), daemon=True) for _ in range(processes)]
+
+    def __enter__(self) -> Self:
+        for hog in self._hogs:
+            hog.start()
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        for hog in self._hogs:
+            if hog.is_alive():
+                hog.terminate()
+            hog.join()
+
+
+def _hog(seconds: float, niceness: int) -> None:
+    os.nice(niceness)
+    end_s = time.monotonic() + seconds
+    while time.monotonic() < end_s:
+        for _ in range(10_000):
+            random.random() ** 0.5
