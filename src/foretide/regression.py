@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from foretide.records import Floats, Ints
 
-__all__ = ["CURVES", "Curve", "Fits", "fit_curves", "predict_rates", "predict_sum"]
+__all__ = ["CURVES", "Curve", "Fits", "fit_curves", "predict_rates"]
 
 Curve: TypeAlias = Literal["linear", "logarithmic", "exponential"]
 
@@ -102,16 +102,6 @@ def predict_rates(samples: npt.ArrayLike, steps: int, curves: Sequence[Curve] = 
     """
     fits = fit_curves(samples, curves)
     return fits.at(fits.samples + np.arange(1.0, steps + 1))
-
-
-def predict_sum(samples: npt.ArrayLike, steps: int, curves: Sequence[Curve] = CURVES) -> Floats:
-    r"""Return the sum over the next `steps` samples, :math:`EstimR = \sum_p f(m_p)` (D1 Eq. 3 of [DABS]_).
-
-    >>> predict_sum([[1.0], [3.0], [5.0]], steps=2)
-    array([16.])
-    """
-    total: Floats = predict_rates(samples, steps, curves).sum(axis=0)
-    return total
 
 
 def _constant(y: Floats, known: npt.NDArray[np.bool_]) -> Fits:

@@ -7,9 +7,14 @@ import math
 import numpy as np
 import pytest
 
-from foretide.regression import CURVES, fit_curves, predict_rates, predict_sum
+from foretide.regression import CURVES, fit_curves, predict_rates
 
 NAN = float("nan")
+
+
+def predict_sum(samples, steps, curves=CURVES):
+    """EstimR: the sum over the next samples."""
+    return predict_rates(samples, steps, curves).sum(axis=0)
 
 
 def column(*values: float) -> np.ndarray:

@@ -7,9 +7,8 @@ that run its tasks. A feature that a system cannot tell is NaN.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -18,7 +17,6 @@ from foretide.records import Floats
 from foretide.store import FeatureSample
 
 __all__ = [
-    "FEATURES",
     "MACHINE_FEATURES",
     "MACHINE_NAMES",
     "TARGETS",
@@ -26,7 +24,6 @@ __all__ = [
     "WORKER_NAMES",
     "Feature",
     "Level",
-    "feature_table",
     "machine_sample",
     "worker_sample",
 ]
@@ -255,10 +252,6 @@ MACHINE_FEATURES: tuple[Feature, ...] = (
     _level("network", "tcp_waiting", "", "TCP connections that wait for late segments", "TCP.tw"),
 )
 
-#: All features by level.
-FEATURES: Mapping[Level, tuple[Feature, ...]] = MappingProxyType(
-    {"worker": WORKER_FEATURES, "machine": MACHINE_FEATURES}
-)
 WORKER_NAMES: tuple[str, ...] = tuple(feature.name for feature in WORKER_FEATURES)
 MACHINE_NAMES: tuple[str, ...] = tuple(feature.name for feature in MACHINE_FEATURES)
 
@@ -274,15 +267,3 @@ def worker_sample(at_s: float, worker: str, machine: str, values: Floats) -> Fea
 def machine_sample(at_s: float, machine: str, values: Floats) -> FeatureSample:
     """Return the features of a machine, in the order of `MACHINE_FEATURES`, as the store takes them."""
     return FeatureSample(at_s, "machine", machine, machine, MACHINE_NAMES, values)
-
-
-def feature_table(features: Iterable[Feature]) -> str:
-    """Return features as a Markdown table.
-
-    >>> print(feature_table(WORKER_FEATURES[:1]))
-    | feature | unit | group | what it says |
-    |---|---|---|---|
-    | `execution_ms` | ms | stream | mean execution time of one event in an operator |
-    """
-    rows = [f"| `{each.name}` | {each.unit} | {each.group} | {each.about} |" for each in features]
-    return "\n".join(["| feature | unit | group | what it says |", "|---|---|---|---|", *rows])

@@ -47,8 +47,8 @@ class RateTrace:
     (15.0, 15, 2.0)
     >>> trace.events_by(6.0), trace.events_by(99.0)
     (2, 15)
-    >>> trace.due_at([0, 1, 10]).tolist()
-    [5.5, 6.0, 11.0]
+    >>> trace.due_at_us(np.array([0, 1, 10])).tolist()
+    [5500000, 6000000, 11000000]
     """
 
     name: str
@@ -112,13 +112,8 @@ class RateTrace:
         counts: NDArray[np.int64] = self._whole[index] + (self._rest[index] + within) // _UNITS_PER_EVENT
         return counts
 
-    def due_at(self, event_ids: ArrayLike) -> NDArray[np.float64]:
-        """Return the trace second at which each event is due: the inverse of `events_by`."""
-        seconds: NDArray[np.float64] = self.due_at_us(np.asarray(event_ids, dtype=np.int64)) / _US_PER_S
-        return seconds
-
     def due_at_us(self, event_ids: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the first microsecond of trace time by which each event is due.
+        """Return the first microsecond of trace time by which each event is due: the inverse of `events_by_us`.
 
         Raises
         ------

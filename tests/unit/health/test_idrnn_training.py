@@ -127,7 +127,8 @@ def test_i4_a_screen_survives_being_plain_arrays() -> None:
     values = np.arange(8, dtype=np.float32).reshape(2, 4)
     np.testing.assert_array_equal(Screen.of(screen.arrays())(values), screen(values))
     np.testing.assert_array_equal(screen(values)[0], [0.25, 0.5])
-    np.testing.assert_array_equal(Screen.everything(4)(values / 8), values / 8)
+    everything = Screen(np.arange(4), np.zeros(4, np.float32), np.ones(4, np.float32))
+    np.testing.assert_array_equal(everything(values / 8), values / 8)
 
 
 def test_i4_networks_that_only_learn_noise_are_not_believed() -> None:

@@ -52,11 +52,6 @@ class Screen:
             arrays["screen.spread"].astype(np.float32),
         )
 
-    @classmethod
-    def everything(cls, width: int) -> Screen:
-        """Return the screen that lets all inputs through as they are."""
-        return cls(np.arange(width), np.zeros(width, np.float32), np.ones(width, np.float32))
-
 
 def screen_inputs(latest: Floats32, missed: Floats32, count: int) -> Screen:
     """Return the screen of the `count` inputs that are correlated most with what was missed of any target.
