@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-EXTRAS ?= dev,docs,deep,boost,service,postgres,kafka
+EXTRAS ?= all,dev,docs
 
 .PHONY: help run test lint unit browser spark soak venv java postgres maven chromium format docs docs-config lock bench reproduce bench-spark bench-flink dist check-dist clean
 

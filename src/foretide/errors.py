@@ -14,6 +14,7 @@ __all__ = [
     "ForecastError",
     "ForetideError",
     "MetricsError",
+    "MissingExtraError",
     "NotReadyError",
     "PlanError",
     "TopologyError",
@@ -23,7 +24,7 @@ __all__ = [
 ]
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -92,6 +93,28 @@ class ConfigError(ForetideError, ValueError):
     def __init__(self, setting: str, *, expected: str, got: object, remedy: str = "") -> None:
         self.setting, self.expected, self.got, self.remedy = setting, expected, got, remedy
         super().__init__(_sentence(f"setting {setting!r}", expected, got, remedy))
+
+
+class MissingExtraError(ConfigError, ImportError):
+    """Something needs packages that an extra of Foretide installs.
+
+    Parameters
+    ----------
+    what : str
+        What needs them.
+    extra : str
+        The extra.
+    modules : sequence of str
+        What is not installed.
+    got : str
+        What is there instead, such as half of it.
+    """
+
+    def __init__(self, what: str, extra: str, modules: Sequence[str], got: str = "none") -> None:
+        self.setting, self.extra, self.modules = what, extra, tuple(modules)
+        self.expected, self.got = f"{', '.join(modules)} to be installed", got
+        self.remedy = f"pip install 'foretide[{extra}]'"
+        ForetideError.__init__(self, _sentence(what, self.expected, self.got, self.remedy))
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import typer
 from typer.core import TyperGroup
 
-from foretide.errors import ConfigError, ForetideError
+from foretide.errors import ConfigError, ForetideError, MissingExtraError
+from foretide.extras import extra_with
 from foretide.files import replace_file
 
 if TYPE_CHECKING:
@@ -58,6 +59,9 @@ class ForetideGroup(TyperGroup):
         except Exception as error:
             if ctx.params.get("traceback") or _of_click(error):
                 raise
+            if isinstance(error, ModuleNotFoundError) and (extra := extra_with(error.name)):
+                _say(str(MissingExtraError(f"foretide {ctx.invoked_subcommand}", extra, (str(error.name),))))
+                raise typer.Exit(FAILED) from error
             _say(f"{type(error).__name__}: {error}")
             typer.echo("It was not expected: `foretide --traceback ...` shows where it arose.", err=True)
             raise typer.Exit(BROKEN) from error

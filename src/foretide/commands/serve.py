@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from foretide.errors import ConfigError
+from foretide.extras import needs_extra
 
 if TYPE_CHECKING:
     from foretide.service import ServiceSettings
@@ -50,15 +51,8 @@ def serve(
 
     [bold]For others in the network:[/] FORETIDE_TOKEN=... foretide serve --host 0.0.0.0
     """
-    try:
+    with needs_extra("service", "foretide serve"):
         from foretide.service import BackgroundService
-    except ImportError as error:
-        raise ConfigError(
-            "foretide serve",
-            expected="the packages of the service to be installed",
-            got=f"no {error.name}",
-            remedy="pip install 'foretide[service]'",
-        ) from error
     from foretide.store import RunStore, default_store
 
     chosen = _settings(host, port, token, settings or [])

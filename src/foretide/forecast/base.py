@@ -7,7 +7,6 @@ import os
 import time
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
@@ -17,19 +16,18 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from foretide._version import __version__
 from foretide.errors import ConfigError, ForecastError, NotReadyError
+from foretide.extras import missing_modules
 from foretide.forecast.mixture.lead_errors import LeadErrors, difference_quantiles
 from foretide.forecast.scaling import rates, scale_of, scaled
 from foretide.forecast.series import Series, bridged, last_value
 from foretide.forecast.training.archive import Arrays, write_archive
 from foretide.records import Floats, Forecast
 
-__all__ = ["EXTRAS", "LEVELS", "Array", "Forecaster", "Series", "bridged", "last_value"]
+__all__ = ["LEVELS", "Array", "Forecaster", "Series", "bridged", "last_value"]
 
 Array = npt.NDArray[Any]
 #: The levels of the quantiles that a forecast has unless others are asked for.
 LEVELS = (0.1, 0.5, 0.9)
-#: What each extra of the package installs, as modules.
-EXTRAS: Mapping[str, tuple[str, ...]] = {"boost": ("lightgbm",), "deep": ("jax", "equinox", "optax")}
 
 # What every forecaster has seen at first: one and the same, so that two with equal settings are equal.
 _NOTHING = Series(np.empty(0))
@@ -219,7 +217,7 @@ class Forecaster(BaseModel):
         >>> Basic.missing()
         ()
         """
-        return tuple(module for module in EXTRAS.get(cls.needs or "", ()) if find_spec(module) is None)
+        return missing_modules(cls.needs or "")
 
     def _check(self, what: str, found: Floats, shape: tuple[int, ...]) -> None:
         if found.shape == shape and np.isfinite(found).all():

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from foretide.errors import ConfigError
+from foretide.extras import needs_extra
 from foretide.records import Floats
 
 if TYPE_CHECKING:
@@ -22,7 +23,8 @@ _PNG_INCHES = (12.0, 5.0)
 
 def to_html(found: Backtest) -> str:
     """Return a page that needs nothing from elsewhere: lines can be zoomed and switched off."""
-    import plotly.graph_objects as go
+    with needs_extra("plots", "a plot of forecasts"):
+        import plotly.graph_objects as go
 
     figure = go.Figure()
     for title, colour, style, values in _lines(found):
@@ -38,8 +40,9 @@ def to_html(found: Backtest) -> str:
 
 def write_png(found: Backtest, path: Path) -> None:
     """Write the same as a picture, its bands only for the first model."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
+    with needs_extra("plots", "a plot of forecasts"):
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
 
     figure = Figure(figsize=_PNG_INCHES, layout="constrained")
     FigureCanvasAgg(figure)

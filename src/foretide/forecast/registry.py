@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from foretide.config import validated
-from foretide.errors import ConfigError, ForecastError
+from foretide.errors import ConfigError, ForecastError, MissingExtraError
 from foretide.forecast.base import Forecaster
 from foretide.forecast.deep import BiGru, BiLstm, Gru, Lstm
 from foretide.forecast.mixture.auto import Auto
@@ -76,7 +76,7 @@ def make_forecaster(name: str, /, **settings: Any) -> Forecaster:
     Raises
     ------
     ConfigError
-        When there is none of that name, a setting is wrong, or an extra must be installed first.
+        When there is none of that name, a setting is wrong, or an extra must be installed first (`MissingExtraError`).
 
     Examples
     --------
@@ -84,14 +84,8 @@ def make_forecaster(name: str, /, **settings: Any) -> Forecaster:
     Lr(window=20)
     """
     model = _REGISTRY.find(name)
-    missing = model.missing()
-    if missing:
-        raise ConfigError(
-            "forecaster",
-            expected=f"the packages that {name!r} needs to be installed",
-            got=f"none of {', '.join(missing)}" if len(missing) > 1 else f"no {missing[0]}",
-            remedy=f"pip install 'foretide[{model.needs}]'",
-        )
+    if missing := model.missing():
+        raise MissingExtraError(f"forecaster {name!r}", str(model.needs), missing)
     return validated(model, settings, f"forecaster.{name}")
 
 

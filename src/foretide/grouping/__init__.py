@@ -3,13 +3,15 @@
 May import the small modules only, so that the simulator and Spark's tasks can use the same classes.
 """
 
+from typing import TYPE_CHECKING
+
+from foretide._lazy import lazy_names
 from foretide.grouping.all import All
 from foretide.grouping.base import Assignment, Grouping, TableGrouping
 from foretide.grouping.direct import Direct
 from foretide.grouping.dynamic import Dynamic
 from foretide.grouping.fields import Fields
 from foretide.grouping.global_ import Global
-from foretide.grouping.hashing import hash_columns
 from foretide.grouping.load_aware import LoadAware, utilisation
 from foretide.grouping.osg import Osg, SchedulerPhase
 from foretide.grouping.osg_task import OsgTask, SyncReply, SyncRequest, TaskPhase
@@ -18,6 +20,9 @@ from foretide.grouping.registry import GROUPINGS, grouping_from_state, make_grou
 from foretide.grouping.ring import Ring
 from foretide.grouping.shuffle import Shuffle
 from foretide.grouping.sketch import CountMin, HashFamily, Sketches
+
+if TYPE_CHECKING:
+    from foretide.grouping.hashing import hash_columns
 
 __all__ = [
     "GROUPINGS",
@@ -47,3 +52,6 @@ __all__ = [
     "make_grouping",
     "utilisation",
 ]
+
+# Keys of columns take Arrow, which the rest does without.
+__getattr__ = lazy_names(__name__, {"hash_columns": "foretide.grouping.hashing"})

@@ -12,6 +12,7 @@ from pydantic import Field
 from foretide.config import Settings
 from foretide.errors import ForecastError, ForetideError
 from foretide.events import Event, EventLog, EventSink, Severity
+from foretide.extras import needs_extra
 from foretide.forecast.background import Job
 from foretide.health.dataset import MachineTable, to_tables
 from foretide.health.idrnn.model import IdrnnModel
@@ -81,7 +82,9 @@ def train_models(
     Raises
     ------
     ForecastError
-        When there is too little of every machine, or JAX is not installed.
+        When there is too little of every machine.
+    MissingExtraError
+        When JAX is not installed.
     """
     settings = settings or TrainerSettings()
     found: dict[str, IdrnnModel] = {}
@@ -159,13 +162,9 @@ class HealthTrainer:
 
 
 def _train(table: MachineTable, settings: IdrnnSettings) -> IdrnnModel:
-    try:
-        # Here, because models are loaded and asked without JAX.
+    # Here, because models are loaded and asked without JAX.
+    with needs_extra("deep", "training of a model of workers"):
         from foretide.health.idrnn.training import train_idrnn
-    except ImportError as error:
-        raise ForecastError(
-            f"model of workers: expected JAX, equinox and optax, got {error}; pip install 'foretide[deep]'"
-        ) from error
     return train_idrnn(table, settings)
 
 

@@ -15,11 +15,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-import psutil
-
+from foretide.extras import needs_extra
 from foretide.kafka.client import Cluster
 from foretide.kafka.errors import BrokerError, KafkaError
 from foretide.kafka.jars import BROKER_PACKAGES, cache_directory, fetch, find_program
+
+with needs_extra("kafka", "a Kafka broker"):
+    import psutil
 
 __all__ = ["Broker", "BrokerInfo", "default_directory", "find_broker", "free_port"]
 

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from foretide.errors import ConfigError
+from foretide.extras import needs_extra
 from foretide.kafka.errors import BrokerError, KafkaError, TopicError
 
 __all__ = ["Cluster", "Offsets", "confluent"]
@@ -48,12 +48,8 @@ def confluent(module: str = "confluent_kafka") -> Any:
     ConfigError
         When it is not installed.
     """
-    try:
+    with needs_extra("kafka", "Kafka"):
         return importlib.import_module(module)
-    except ImportError as error:
-        raise ConfigError(
-            "Kafka", expected="the package confluent-kafka", got="none", remedy="pip install 'foretide[kafka]'"
-        ) from error
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 from foretide.errors import ConfigError
+from foretide.extras import needs_extra
 
 if TYPE_CHECKING:
     from psycopg import Connection, Error
@@ -145,15 +146,8 @@ def driver() -> Any:
     ConfigError
         When it is not installed.
     """
-    try:
+    with needs_extra("postgres", "PostgreSQL"):
         import psycopg
-    except ImportError as error:
-        raise ConfigError(
-            "PostgreSQL",
-            expected="the driver psycopg to be installed",
-            got=str(error).splitlines()[0],
-            remedy="pip install 'foretide[postgres]'",
-        ) from error
     return psycopg
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from foretide.extras import needs_extra
 from foretide.forecast.plots import COLOURS
 from foretide.records import Floats
 from foretide.report.record import DecisionMark, Expected, RunRecord
@@ -33,7 +34,8 @@ def run_figure(record: RunRecord) -> Any:
 
     The axes share their time, so that zooming into one zooms into all. Colours of page and text are left to the page.
     """
-    from plotly.subplots import make_subplots
+    with needs_extra("plots", "a report with figures"):
+        from plotly.subplots import make_subplots
 
     figure = make_subplots(
         rows=len(ROWS),

@@ -6,6 +6,7 @@ import html
 import json
 
 from foretide._version import __version__
+from foretide.extras import needs_extra
 from foretide.report.figure import run_figure
 from foretide.report.record import Figure, RunRecord
 from foretide.topology.draw_theme import DARK, LIGHT, Theme
@@ -60,7 +61,8 @@ paint();
 
 def to_html(record: RunRecord) -> str:
     """Return the report of a run as one page: metrics on top, plots below, reasons where the pointer rests."""
-    from plotly.offline import get_plotlyjs
+    with needs_extra("plots", "a report with figures"):
+        from plotly.offline import get_plotlyjs
 
     plots = run_figure(record).to_html(
         include_plotlyjs=False, full_html=False, div_id="plots", config={"displaylogo": False, "responsive": True}

@@ -5,10 +5,13 @@ May import `health`, `control`, `kafka` and everything below them.
 
 from typing import TYPE_CHECKING
 
-import pyspark
-
 from foretide._lazy import lazy_names
 from foretide.errors import ConfigError
+from foretide.extras import needs_extra
+
+with needs_extra("spark", "a run on Spark"):
+    import pyarrow as _  # noqa: F401
+    import pyspark
 
 _NEEDED = (4, 2)
 if tuple(int(part) for part in pyspark.__version__.split(".")[:2]) < _NEEDED:
@@ -16,7 +19,7 @@ if tuple(int(part) for part in pyspark.__version__.split(".")[:2]) < _NEEDED:
         "pyspark",
         expected="version 4.2 or newer, whose Python data sources have read limits",
         got=pyspark.__version__,
-        remedy="pip install 'pyspark>=4.2,<5'; planning and forecasting work without",
+        remedy="pip install 'foretide[spark]'; planning and forecasting work without",
     )
 
 if TYPE_CHECKING:

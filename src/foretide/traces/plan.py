@@ -5,13 +5,16 @@ from __future__ import annotations
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 from foretide.topology.options import SOURCE_OPTIONS
 from foretide.traces.loading import load_trace
 from foretide.traces.options import Options
-from foretide.traces.payloads import payload
-from foretide.traces.replay import Replay
+from foretide.traces.rate_trace import RateTrace
+
+if TYPE_CHECKING:
+    from foretide.traces.replay import Replay
 
 __all__ = ["UNLIMITED_ROWS", "TracePlan"]
 
@@ -24,10 +27,14 @@ class TracePlan:
 
     Parameters
     ----------
-    replay : Replay
-        The events and their pace.
-    fingerprint : str
-        Tells one replay from another, so that a checkpoint is not continued with other events.
+    trace : RateTrace
+        When events come.
+    payload : str
+        What they carry, by name.
+    seed : int
+        Which of the many streams of such events.
+    speed : float
+        Seconds of the trace that pass in one second.
     started_us : int or None
         When the trace begins, in microseconds since the epoch.
     at_once : bool
@@ -38,8 +45,10 @@ class TracePlan:
         The watched file.
     """
 
-    replay: Replay
-    fingerprint: str
+    trace: RateTrace
+    payload: str
+    seed: int
+    speed: float
     started_us: int | None
     at_once: bool
     partitions: int
@@ -62,14 +71,12 @@ class TracePlan:
             When one is unknown, missing or malformed.
         """
         options = Options(who, values, SOURCE_OPTIONS["trace"])
-        scale, speed = options.number("rateScale", 1.0), options.number("speed", 1.0)
-        trace = load_trace(options.text("trace")).scaled(scale)
-        replay = Replay(trace, payload(options.text("payload", "words")), options.integer("seed", 0), speed)
-        identity = f"{trace.bin_s}/{replay.payload.name}/{replay.seed}/{speed}".encode() + trace.rates.tobytes()
         started = options.number("startedAt", 0.0) if options.optional("startedAt") else None
         return cls(
-            replay,
-            fingerprint=f"{zlib.crc32(identity):08x}",
+            trace=load_trace(options.text("trace")).scaled(options.number("rateScale", 1.0)),
+            payload=options.text("payload", "words"),
+            seed=options.integer("seed", 0),
+            speed=options.number("speed", 1.0),
             started_us=None if started is None else round(started * 1e6),
             at_once=options.choice("until", ("now", "all"), "now") == "all",
             partitions=options.integer("partitions", 1, minimum=1),
@@ -77,12 +84,32 @@ class TracePlan:
             config_path=options.optional("configPath"),
         )
 
-    @property
-    def speed(self) -> float:
-        """Seconds of the trace that pass in one second."""
-        return self.replay.speed
+    def checked(self) -> TracePlan:
+        """Return it, once it is certain that its events can be made: `replay` raises no error."""
+        _ = self.replay
+        return self
+
+    @cached_property
+    def replay(self) -> Replay:
+        """The events and their pace; they are Arrow's, which the pace alone does without.
+
+        Raises
+        ------
+        ConfigError
+            When the payload is not known, or the speed is not positive.
+        """
+        from foretide.traces.payloads import payload
+        from foretide.traces.replay import Replay
+
+        return Replay(self.trace, payload(self.payload), self.seed, self.speed)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """What tells one replay from another, so that a checkpoint is not continued with other events."""
+        identity = f"{self.trace.bin_s}/{self.replay.payload.name}/{self.seed}/{self.speed}".encode()
+        return f"{zlib.crc32(identity + self.trace.rates.tobytes()):08x}"
 
     @property
     def peak_rate(self) -> float:
         """The highest rate, in events per second as they come."""
-        return self.replay.trace.peak_rate * self.speed
+        return self.trace.peak_rate * self.speed

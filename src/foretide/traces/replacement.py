@@ -134,7 +134,7 @@ def _changed(source: Source, given: Mapping[str, Any]) -> Source:
     replaced = {_plain(name) for name in given}
     kept = {name: value for name, value in source.connector.options.items() if _plain(name) not in replaced}
     options = {**kept, **given}
-    TracePlan.of_source(source.id, options)
+    TracePlan.of_source(source.id, options).checked()
     return replace(source, connector=replace(source.connector, options=options))
 
 

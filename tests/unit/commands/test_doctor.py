@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from foretide import extras
 from foretide.cli import app
 from foretide.commands.machine import doctor_checks
 from foretide.commands.machine.doctor_checks import Check, all_checks, java_version
@@ -65,6 +66,15 @@ def test_the_version_of_pyspark(monkeypatch: pytest.MonkeyPatch, version: str, s
     assert doctor_checks.check_pyspark().status == status
 
 
+def test_without_pyspark_it_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    def not_there(name: str) -> str:
+        raise doctor_checks.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(doctor_checks.metadata, "version", not_there)
+    found = doctor_checks.check_pyspark()
+    assert (found.status, found.remedy) == ("warn", "pip install 'foretide[spark]'")
+
+
 def test_spark_that_does_not_start_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     from foretide.spark.session import probe
 
@@ -104,8 +114,8 @@ def test_a_port_that_is_taken_is_a_warning() -> None:
 
 
 def test_extras_that_are_not_installed_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    needed = ["numpy>=1", "typer>=0.12; extra == 'service'", 'no-such-package; extra == "kafka"', "x; extra == 'dev'"]
-    monkeypatch.setattr(doctor_checks.metadata, "requires", lambda name: needed)
+    monkeypatch.setattr(doctor_checks, "EXTRAS", {"service": ("typer",), "kafka": ("no_such_module",)})
+    monkeypatch.setattr(extras, "EXTRAS", doctor_checks.EXTRAS)
     found = doctor_checks.check_extras()
     assert (found.status, found.found) == ("warn", "installed: service; not: kafka")
     assert "foretide[kafka]" in found.remedy

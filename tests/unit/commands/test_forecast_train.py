@@ -74,7 +74,7 @@ def test_wrong_arguments_are_explained_before_spark_starts(tmp_path: Path, chang
 def test_an_extra_that_is_not_installed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Lr, "missing", classmethod(lambda cls: ("jax",)))
     monkeypatch.setattr(Lr, "needs", "deep")
-    assert "no jax; pip install 'foretide[deep]'" in refused(tmp_path)
+    assert "jax to be installed, got none; pip install 'foretide[deep]'" in refused(tmp_path)
 
 
 def test_the_report_shows_models_bad_rows_and_failures() -> None:

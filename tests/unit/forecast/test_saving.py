@@ -129,10 +129,13 @@ class Needy(Basic):
 
 
 def test_a_model_whose_extra_is_missing_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("foretide.forecast.base.EXTRAS", {"nothing-of-the-kind": ("no_such_module", "nor_this")})
+    monkeypatch.setattr("foretide.extras.EXTRAS", {"nothing-of-the-kind": ("no_such_module", "nor_this")})
     models = Registry("forecaster", "foretide.forecasters", {"needy": Needy}, Basic)
     monkeypatch.setattr(registry_module, "_REGISTRY", models)
-    with pytest.raises(ConfigError, match=r"no_such_module, nor_this; pip install 'foretide\[nothing-of-the-kind\]'"):
+    with pytest.raises(
+        ConfigError,
+        match=r"no_such_module, nor_this to be installed, got none; pip install 'foretide\[nothing-of-the-kind\]'",
+    ):
         make_forecaster("needy")
     assert "needy" in all_forecasters()
 

@@ -12,10 +12,13 @@ import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
-__all__ = ["Check", "Status", "all_checks", "java_version", "missing_of_extras"]
+from foretide.extras import EXTRAS, missing_modules
+
+__all__ = ["Check", "Status", "all_checks", "java_version"]
 
 Status = Literal["ok", "warn", "fail"]
 
@@ -27,8 +30,7 @@ _DISK_FAIL, _DISK_WARN = _GIB // 2, 5 * _GIB
 # The driver's JVM takes up to 1 GiB, each Python worker with pandas and Arrow about .1.
 _MEMORY_FAIL, _MEMORY_WARN = _GIB, 2 * _GIB
 _JAVA_REMEDY = "install Java 17 or newer: sudo apt-get install -y openjdk-17-jre-headless, or set JAVA_HOME"
-#: Extras that a user may want; the others are for those who work on Foretide.
-_FOR_DEVELOPERS = frozenset({"dev", "docs"})
+_SPARK_REMEDY = "pip install 'foretide[spark]'"
 
 
 @dataclass(frozen=True)
@@ -55,11 +57,12 @@ class Check:
 
 def all_checks(*, quick: bool = False) -> Iterator[Check]:
     """Yield one check after another; with `quick`, without starting Spark."""
+    has_spark = find_spec("pyspark") is not None
     checks: list[Callable[[], Check]] = [
         check_python,
-        check_java,
+        *([check_java] if has_spark else []),
         check_pyspark,
-        *([] if quick else [check_workers]),
+        *([] if quick or not has_spark else [check_workers]),
         check_memory,
         check_temporary,
         check_disk,
@@ -110,13 +113,13 @@ def java_version(told: str) -> int | None:
 
 def check_pyspark() -> Check:
     """Look at the version of PySpark, without importing it."""
-    remedy = "pip install 'pyspark>=4.2,<5'"
     try:
         version = metadata.version("pyspark")
     except metadata.PackageNotFoundError:
-        return Check("pyspark", "fail", "none", remedy)
-    if tuple(int(part) for part in re.findall(r"\d+", version)[:2]) < _PYSPARK:
-        return Check("pyspark", "warn", f"{version}; planning and simulation work, running does not", remedy)
+        version = "none"
+    if version == "none" or tuple(int(part) for part in re.findall(r"\d+", version)[:2]) < _PYSPARK:
+        found = f"{version}; planning, forecasting and simulation work, running does not"
+        return Check("pyspark", "warn", found, _SPARK_REMEDY)
     return Check("pyspark", "ok", version)
 
 
@@ -134,7 +137,10 @@ def check_workers() -> Check:
 
 def check_memory() -> Check:
     """Look at the memory that is free, and the cores."""
-    import psutil
+    try:
+        import psutil
+    except ImportError:
+        return Check("memory", "warn", "not known without psutil", _SPARK_REMEDY)
 
     free = min(psutil.virtual_memory().available, _cgroup_limit())
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -207,28 +213,11 @@ def check_port(port: int = _SERVICE_PORT) -> Check:
 
 def check_extras() -> Check:
     """Say which extras are installed."""
-    missing = missing_of_extras()
-    there = [name for name, lacking in missing.items() if not lacking]
-    absent = [name for name, lacking in missing.items() if lacking]
+    absent = [extra for extra in EXTRAS if missing_modules(extra)]
+    there = [extra for extra in EXTRAS if extra not in absent]
     found = f"installed: {', '.join(there) or 'none'}" + (f"; not: {', '.join(absent)}" if absent else "")
     remedy = f"where you want them: pip install 'foretide[{','.join(absent)}]'" if absent else ""
     return Check("extras", "warn" if absent else "ok", found, remedy)
-
-
-def missing_of_extras() -> dict[str, list[str]]:
-    """Return the packages that each extra lacks here."""
-    found: dict[str, list[str]] = {}
-    for text in metadata.requires("foretide") or ():
-        needed = re.match(r"[\w.-]+", text)
-        extra = re.search(r"extra == ['\"]([\w-]+)['\"]", text)
-        if needed is None or extra is None or extra[1] in _FOR_DEVELOPERS:
-            continue
-        lacking = found.setdefault(extra[1], [])
-        try:
-            metadata.version(needed[0])
-        except metadata.PackageNotFoundError:
-            lacking.append(needed[0])
-    return found
 
 
 def check_store() -> Check:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from foretide.experiments.reproduce.contract import Line, Panel
+from foretide.extras import needs_extra
 
 __all__ = ["to_svg"]
 
@@ -33,9 +34,10 @@ def to_svg(panels: tuple[Panel, ...]) -> str:
     >>> picture.startswith("<?xml"), "rate" in picture
     (True, True)
     """
-    import matplotlib
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
-    from matplotlib.figure import Figure
+    with needs_extra("plots", "the figures of an experiment"):
+        import matplotlib
+        from matplotlib.backends.backend_svg import FigureCanvasSVG
+        from matplotlib.figure import Figure
 
     with matplotlib.rc_context(_SETTINGS):
         figure = Figure(figsize=(_WIDTH_INCHES, _PANEL_INCHES * len(panels)), layout="constrained", facecolor="white")

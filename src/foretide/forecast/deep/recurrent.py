@@ -10,6 +10,7 @@ import numpy.typing as npt
 from pydantic import Field, PrivateAttr, model_validator
 
 from foretide.errors import ConfigError, ForecastError
+from foretide.extras import needs_extra
 from foretide.forecast.base import Array, Forecaster, Series, bridged
 from foretide.forecast.deep.settings import TrainingOptions, TrainingSettings
 from foretide.forecast.deep.trained import Trained
@@ -152,14 +153,9 @@ class Recurrent(Forecaster, TrainingOptions):
         return None
 
     def _best_network(self, train: Windows, later: Windows) -> Trained:
-        try:
-            # Here, because the forecaster can be made, loaded and asked without JAX.
+        # Here, because the forecaster can be made, loaded and asked without JAX.
+        with needs_extra("deep", f"training of forecaster {self.name!r}"):
             from foretide.forecast.deep.training import train_windows
-        except ImportError as error:
-            raise ForecastError(
-                f"forecaster {self.name!r}: expected JAX, equinox and optax to train with, got {error}; "
-                f"pip install 'foretide[deep]'"
-            ) from error
         validation = (later.inputs, later.targets)
         return train_windows(train.inputs, train.targets, validation, self.training_settings)
 

@@ -27,6 +27,7 @@ class Ann(Forecaster):
     summary: ClassVar[str] = "a multi-layer perceptron on the time index"
     spec: ClassVar[tuple[str, ...]] = ("P6",)
     cost: ClassVar[Literal["cheap", "dear"]] = "dear"
+    needs: ClassVar[str | None] = "statistics"
     check_settings: ClassVar[Mapping[str, Any]] = {"max_iter": 20, "window": 20}
 
     max_iter: int = Field(default=1000, ge=1, description="Epochs at most.")

@@ -37,6 +37,7 @@ class Arima(RefittingForecaster, GaussianForecaster):
     summary: ClassVar[str] = "an ARIMA model of the window, by maximum likelihood"
     spec: ClassVar[tuple[str, ...]] = ("B1", "I5")
     cost: ClassVar[Literal["cheap", "dear"]] = "dear"
+    needs: ClassVar[str | None] = "statistics"
     check_settings: ClassVar[Mapping[str, Any]] = {"max_iter": 1, "window": 20, "order": (1, 1, 0)}
 
     order: tuple[_Few, _Once, _Few] | Literal["auto"] = Field(

@@ -26,6 +26,7 @@ class Rf(Forecaster):
     summary: ClassVar[str] = "a random forest on the time index"
     spec: ClassVar[tuple[str, ...]] = ("P6",)
     cost: ClassVar[Literal["cheap", "dear"]] = "dear"
+    needs: ClassVar[str | None] = "statistics"
     check_settings: ClassVar[Mapping[str, Any]] = {"trees": 3}
 
     trees: int = Field(default=100, ge=1, description="Trees in the forest.")

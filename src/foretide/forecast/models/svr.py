@@ -30,6 +30,7 @@ class Svr(RefittingForecaster):
     summary: ClassVar[str] = "support vector regression of the next value on lags"
     spec: ClassVar[tuple[str, ...]] = ("I5",)
     cost: ClassVar[Literal["cheap", "dear"]] = "dear"
+    needs: ClassVar[str | None] = "statistics"
 
     lags: int = Field(default=8, ge=1, description="Past values that it looks at.")
     c: float = Field(default=1.0, gt=0, description="What an error costs (C).")

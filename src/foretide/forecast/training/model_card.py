@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from foretide._version import __version__
-from foretide.forecast.base import EXTRAS, Forecaster
+from foretide.extras import EXTRAS
+from foretide.forecast.base import Forecaster
 from foretide.forecast.series import Series
 from foretide.forecast.training.archive import FORMAT
 

@@ -101,7 +101,7 @@ class TraceInput:
 
     def __init__(self, spec: InputSpec) -> None:
         self.name = spec.name
-        self._plan = TracePlan.of_source(spec.name, spec.options)
+        self._plan = TracePlan.of_source(spec.name, spec.options).checked()
 
     def sample(self, events: int, rows: int) -> Iterator[pa.RecordBatch]:
         """Yield the first events, as if they were due at the epoch, in batches of so many rows."""

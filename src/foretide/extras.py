@@ -1,0 +1,78 @@
+"""The extras of the package: what each installs, and one way to say that one is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib.util import find_spec
+from types import MappingProxyType
+
+from foretide.errors import MissingExtraError
+
+__all__ = ["EXTRAS", "extra_with", "missing_modules", "needs_extra"]
+
+#: The extras that users may want, each with the modules that it installs; pyproject.toml names the packages.
+EXTRAS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "spark": ("pyspark", "pyarrow", "pandas", "psutil"),
+        "statistics": ("statsmodels", "sklearn"),
+        "boost": ("lightgbm",),
+        "deep": ("jax", "equinox", "optax"),
+        "plots": ("matplotlib", "plotly"),
+        "service": ("fastapi", "starlette", "prometheus_client", "uvicorn"),
+        "kafka": ("confluent_kafka", "psutil", "pyarrow"),
+        "postgres": ("psycopg",),
+    }
+)
+
+
+def missing_modules(extra: str) -> tuple[str, ...]:
+    """Return the modules of an extra that are not installed; none for an extra that is not ours."""
+    return tuple(module for module in EXTRAS.get(extra, ()) if find_spec(module) is None)
+
+
+def extra_with(module: str | None) -> str | None:
+    """Return the extra that installs a module, or None.
+
+    >>> extra_with("plotly.subplots"), extra_with("tkinter")
+    ('plots', None)
+    """
+    top = (module or "").partition(".")[0]
+    return next((extra for extra, modules in EXTRAS.items() if top in modules), None)
+
+
+@contextmanager
+def needs_extra(extra: str, what: str) -> Iterator[None]:
+    """Import within this: a module of `extra` that is not installed becomes an error that names the extra.
+
+    Parameters
+    ----------
+    extra : str
+        The extra.
+    what : str
+        What needs it.
+
+    Raises
+    ------
+    MissingExtraError
+        When one of its modules is not installed.
+
+    Examples
+    --------
+    >>> with needs_extra("plots", "figure"):
+    ...     raise ModuleNotFoundError("No module named 'plotly'", name="plotly")
+    Traceback (most recent call last):
+    foretide.errors.MissingExtraError: figure: expected plotly to be installed, got none; pip install 'foretide[plots]'
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        top = (error.name or "").partition(".")[0]
+        if top not in EXTRAS[extra]:
+            raise
+        raise MissingExtraError(what, extra, (top,)) from error
+    except ImportError as error:
+        if isinstance(error, MissingExtraError) or (error.name or "").startswith("foretide"):
+            raise
+        # It is there and lacks a library of its own, as psycopg may lack libpq.
+        raise MissingExtraError(what, extra, EXTRAS[extra], str(error).partition("\n")[0]) from error
