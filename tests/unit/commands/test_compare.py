@@ -134,15 +134,30 @@ def test_progress_on_a_terminal_names_the_run() -> None:
         assert view._bar.tasks[0].completed == 1
 
 
+@pytest.mark.parametrize(
+    "given",
+    [
+        ["--traces", "friday.csv", "monday.csv", "--policies", "static"],  # what a shell makes of --traces *.csv
+        ["--policies", "static", "--traces", "friday.csv", "monday.csv"],
+        ["--traces", "friday.csv", "--traces", "monday.csv", "--policies", "static"],
+        ["--traces", "friday.csv,monday.csv", "--policies", "static"],
+    ],
+)
+def test_several_traces_are_given_as_a_shell_or_a_person_writes_them(runner: CliRunner, given: list[str]) -> None:
+    result = runner.invoke(app, ["compare", *given, "--td", "5", "--jobs", "1", "--json", "-"])
+    assert result.exit_code == 0, result.output
+    assert [found["trace"] for found in json.loads(result.stdout)["rows"]] == ["friday", "monday"]
+
+
 def test_traces_are_found_by_name_pattern_and_path(runner: CliRunner) -> None:
     Path("sub").mkdir()
     Path("sub/monday.csv").write_text(HEAD + "0,1\n20,2\n")
-    assert [trace.name for trace in find_traces("pasps_l*,friday.csv, pasps_logs")] == ["pasps_logs", "friday"]
-    assert [trace.name for trace in find_traces("monday.csv,sub/monday.csv")] == ["monday.csv", "sub/monday.csv"]
+    assert [trace.name for trace in find_traces(["pasps_l*,friday.csv, pasps_logs"])] == ["pasps_logs", "friday"]
+    assert [trace.name for trace in find_traces(["monday.csv", "sub/monday.csv"])] == ["monday.csv", "sub/monday.csv"]
     with pytest.raises(ConfigError, match="--traces"):
-        find_traces("sub/none*")
+        find_traces(["sub/none*"])
     with pytest.raises(TraceError, match=r"none\.csv"):
-        find_traces("none.csv")
+        find_traces(["none.csv"])
 
 
 def test_help_teaches_with_an_example(runner: CliRunner) -> None:

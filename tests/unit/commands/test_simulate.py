@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import inspect
 import json
 from pathlib import Path
 
@@ -8,6 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 from foretide.cli import app
+from foretide.commands.simulating import compare as compare_module
+from foretide.commands.simulating import simulate as simulate_module
 from foretide.records import Measurement
 from foretide.store import RunSpec, RunStore
 from foretide.topology import Topology, load_topology
@@ -118,10 +121,23 @@ def test_a_trace_that_is_no_text_is_named(runner: CliRunner) -> None:
     assert "trace bad.csv: expected a CSV file that can be read" in result.stderr
 
 
+def test_the_forecaster_unless_given_is_that_of_compare(runner: CliRunner) -> None:
+    found = runner.invoke(app, simulate("--json", "-", policy="pasps"))
+    assert json.loads(found.stdout)["rows"][0]["forecaster"] == "auto"
+    defaults = {
+        inspect.signature(command).parameters["forecaster"].default
+        for command in (simulate_module.simulate, compare_module.compare)
+    }
+    assert defaults == {"auto"}
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (simulate(policy="pasps"), "setting '--forecaster': expected a forecaster, since policy 'pasps'"),
+        (
+            simulate("--forecaster", "none", policy="pasps"),
+            "setting '--forecaster': expected a forecaster, since policy 'pasps'",
+        ),
         (simulate(policy="pasbs"), "did you mean 'pasps'?"),
         (simulate("--forecaster", "lrr", policy="pasps"), "did you mean 'lr'?"),
         (simulate("--set", "ds3.x=1"), "setting '--set': expected NAME.SETTING=VALUE"),

@@ -21,7 +21,12 @@ _INTERRUPTED = 130
 
 
 def compare(
-    traces: Annotated[str, typer.Option(help="Inputs: shipped names, patterns and CSV files.", metavar="A,B")],
+    traces: Annotated[
+        list[str],
+        typer.Option(
+            help="Inputs: shipped names, patterns and CSV files, with commas or spaces between them.", metavar="A,B"
+        ),
+    ],
     policies: Annotated[
         str,
         typer.Option(
@@ -29,6 +34,12 @@ def compare(
             metavar="A,B",
         ),
     ],
+    more_traces: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[TRACE]...", help="More inputs: what a shell makes of --traces *.csv.", show_default=False
+        ),
+    ] = None,
     forecaster: Annotated[
         str, typer.Option(help="The forecaster of policies that need one and name none; 'none' for none.")
     ] = "auto",
@@ -62,7 +73,7 @@ def compare(
     [bold]Example:[/] foretide compare --traces 'pasps_*' --policies pasps:ann,pasps:basic,presps,ds2,static --td 5
     --stress --seeds 5 --json out.json
 
-    [bold]Own traffic:[/] foretide compare --traces monday.csv,friday.csv --policies pasps,ds2,threshold --topology
+    [bold]Own traffic:[/] foretide compare --traces week/*.csv --policies pasps,ds2,threshold --topology
     job.toml --td 10
     """
     from foretide.commands.simulating.compare_view import CompareView, comparison
@@ -81,7 +92,7 @@ def compare(
         warm_up_s=warm_up,
         settings=groups,
     )
-    scenarios: list[Scenario] = [scenario(trace, asked) for trace in find_traces(traces)]
+    scenarios: list[Scenario] = [scenario(trace, asked) for trace in find_traces([*traces, *(more_traces or ())])]
     cases = [Case(what, policy, seed) for what in scenarios for policy in asked_policies for seed in range(seeds)]
     console = console_beside(json_out, _WIDE)
     try:

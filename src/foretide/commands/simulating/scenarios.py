@@ -89,10 +89,10 @@ def _recorded(run: str, store: str | None, topology: str | None) -> Found:
     return Found(chosen, traces, recorded.info.td_s)
 
 
-def find_traces(text: str, option: str = "--traces") -> list[RateTrace]:
-    """Return the traces that a list of names, patterns and files means, each once.
+def find_traces(texts: Sequence[str], option: str = "--traces") -> list[RateTrace]:
+    """Return the traces that names, patterns and files mean, each once; one text may hold several, with commas.
 
-    >>> [trace.name for trace in find_traces("pasps_d*,pasps_logs")]
+    >>> [trace.name for trace in find_traces(["pasps_d*,pasps_logs"])]
     ['pasps_dns', 'pasps_logs']
 
     Raises
@@ -103,11 +103,11 @@ def find_traces(text: str, option: str = "--traces") -> list[RateTrace]:
         When a file is not what it should be.
     """
     names: list[str] = []
-    for part in (piece.strip() for piece in text.split(",")):
+    for part in (piece.strip() for text in texts for piece in text.split(",")):
         if part:
             names += _matching(part, option)
     if not names:
-        raise ConfigError(option, expected="names or files of traces, such as 'pasps_*'", got=repr(text))
+        raise ConfigError(option, expected="names or files of traces, such as 'pasps_*'", got=repr(",".join(texts)))
     traces = [load_trace(name) for name in dict.fromkeys(names)]
     return _told_apart(traces, list(dict.fromkeys(names)))
 

@@ -33,7 +33,7 @@ def simulate(
     ] = None,
     policy: Annotated[
         str, typer.Option(help="Who decides: a planner, as in 'pasps' or 'pasps:lr', static-min or static-peak.")
-    ] = "foretide:auto",
+    ] = "foretide",
     run: Annotated[
         str | None,
         typer.Option(
@@ -42,7 +42,9 @@ def simulate(
         ),
     ] = None,
     store: Annotated[str | None, typer.Option(help="The store that has the run.", metavar="FILE|URL")] = None,
-    forecaster: Annotated[str | None, typer.Option(help="Who looks ahead, for a policy that needs it.")] = None,
+    forecaster: Annotated[
+        str, typer.Option(help="The forecaster of a policy that needs one and names none; 'none' for none.")
+    ] = "auto",
     td: Annotated[
         float | None, typer.Option(help="Seconds between two decisions; else those of the run, else 30.")
     ] = None,
@@ -91,7 +93,8 @@ def simulate(
 
     for path, option in ((html_out, "--html"), (json_out, "--json")):
         check_writable(path, option)
-    [asked_policy], groups = parse_settings(settings or [], [parse_policy(policy, forecaster)], GROUPS)
+    named = parse_policy(policy, None if forecaster == "none" else forecaster)
+    [asked_policy], groups = parse_settings(settings or [], [named], GROUPS)
     found = find_input(topology, trace, run, store)
     asked = Asked(
         topology=found.topology,
