@@ -47,13 +47,20 @@ expect() { # expect WORD COMMAND...: the command succeeds, and what it prints ha
 expect "Usage" "$foretide" --help
 expect "$work/venv" "$work/venv/bin/python" -c "import foretide; print(foretide.__file__, foretide.__version__)"
 expect "replicas" "$foretide" demo
-expect "twitter-classification" "$foretide" apps
 expect "pasps" "$foretide" planners
 expect "saved" "$foretide" simulate pasps --trace pasps_logs --policy pasps --forecaster lr --td 30 --json "$work/out.json"
-if "$foretide" serve >"$work/out" 2>&1; then fail "foretide serve ran without the extra service"; fi
-grep -q "foretide\[service\]" "$work/out" || fail "expected the extra service to be named without it"
+refuse() { # refuse EXTRA COMMAND...: the command fails, and names the extra that it lacks
+    extra=$1
+    shift
+    if "$@" >"$work/out" 2>&1; then fail "ran without the extra $extra: $*"; fi
+    grep -q "foretide\[$extra\]" "$work/out" || { cat "$work/out" >&2; fail "expected the extra $extra to be named by: $*"; }
+    say "ok: names the extra $extra"
+}
+refuse service "$foretide" serve
+refuse spark "$foretide" apps
 
-$pip install --constraint "$root/constraints.txt" "$wheel[service]"
+$pip install --constraint "$root/constraints.txt" "$wheel[service,spark]"
+expect "twitter-classification" "$foretide" apps
 "$foretide" serve --port 0 2>"$work/serve" &
 server=$!
 for _ in $(seq 100); do

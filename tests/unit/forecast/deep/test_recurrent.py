@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from foretide.config import validated
-from foretide.errors import ConfigError, ForecastError
+from foretide.errors import ConfigError, ForecastError, MissingExtraError
 from foretide.forecast import Forecaster, Series
 from foretide.forecast.deep import BiGru, BiLstm, Gru, Lstm, Recurrent
 from foretide.forecast.training.archive import read_archive
@@ -160,8 +160,10 @@ def test_huge_and_tiny_rates_are_learnt_alike() -> None:
 
 
 def test_without_jax_training_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "foretide.forecast.deep.training", None)
-    with pytest.raises(ForecastError, match=r"pip install 'foretide\[deep\]'"):
+    for module in ("training", "networks"):
+        monkeypatch.delitem(sys.modules, f"foretide.forecast.deep.{module}", raising=False)
+    monkeypatch.setitem(sys.modules, "jax", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'foretide\[deep\]'"):
         small().fit(wave())
 
 
