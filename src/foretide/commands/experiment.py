@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from foretide.commands.group import write_file
-
 if TYPE_CHECKING:
-    from foretide.experiments.spark_report import SparkReport
+    from foretide.experiments.report import Report
 
 __all__ = ["app"]
 
@@ -74,12 +72,12 @@ def _tell(text: str) -> None:
     typer.echo(text, err=True)
 
 
-def _finish(report: SparkReport, out: Path, as_json: bool) -> None:
+def _finish(report: Report, out: Path, as_json: bool) -> None:
     if as_json:
-        typer.echo(report.files()[f"{report.name}.json"], nl=False)
+        typer.echo(report.numbers(), nl=False)
     else:
         typer.echo("\n".join([report.table(), *(str(check) for check in report.checks)]))
-    for name, content in report.files().items():
-        write_file(out / name, content, "--out")
-    if not report.reached:
+    for path in report.write(out):
+        typer.echo(f"wrote {path}", err=True)
+    if not report.holds:
         raise typer.Exit(1)

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from foretide.experiments.reproduce.contract import Check, Line, Panel
-from foretide.experiments.spark_report import SparkReport, constant_trace
+from foretide.experiments.report import Check, Line, Panel, Report
+from foretide.experiments.split import constant_trace
 from foretide.health.bypass import BypassSettings
 from foretide.health.faults import Throttle, executor_processes
 from foretide.health.manager import HealthSettings
@@ -232,7 +232,7 @@ def _batches(found: Sequence[Any]) -> tuple[Batch, ...]:
     )
 
 
-def report_bypass(with_bypass: BypassRun, without: BypassRun, options: BypassOptions) -> SparkReport:
+def report_bypass(with_bypass: BypassRun, without: BypassRun, options: BypassOptions) -> Report:
     """Return what the two runs show."""
     ratios = [run.after_s / run.before_s for run in (with_bypass, without)]
     failed = [run.failed + run.lost + run.duplicated for run in (with_bypass, without)]
@@ -250,10 +250,10 @@ def report_bypass(with_bypass: BypassRun, without: BypassRun, options: BypassOpt
     )
     runs = {"with worker health": with_bypass, "without": without}
     rows = [_row(name, run, ratio) for (name, run), ratio in zip(runs.items(), ratios, strict=True)]
-    return SparkReport(
+    return Report(
         name="bypass",
         title="A worker throttled to a tenth, with and without worker health",
-        command="foretide experiment bypass",
+        origin="Written by `foretide experiment bypass`;",
         head=(
             "run",
             "before (ms)",

@@ -6,6 +6,7 @@ bypassed and its share goes to the first. Every batch reports what each replica 
 
 from __future__ import annotations
 
+import math
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -17,11 +18,10 @@ from typing import Any
 import numpy as np
 
 from foretide.apps.continuous_queries import query
-from foretide.experiments.reproduce.contract import Check, Line, Panel
-from foretide.experiments.spark_report import SparkReport, constant_trace
+from foretide.experiments.report import Check, Line, Panel, Report
 from foretide.topology import Topology, flow
 
-__all__ = ["PHASES", "SplitBatch", "SplitOptions", "SplitRun", "report_split", "run_split"]
+__all__ = ["PHASES", "SplitBatch", "SplitOptions", "SplitRun", "constant_trace", "report_split", "run_split"]
 
 #: The ratios, one after another, and what the paper does there.
 PHASES: tuple[tuple[tuple[float, ...], str], ...] = (
@@ -132,6 +132,14 @@ def run_split(options: SplitOptions | None = None, *, tell: Callable[[str], None
         spark.stop()
 
 
+def constant_trace(folder: Path, rate: float, seconds: float) -> str:
+    """Write a trace of a constant rate, and return its path."""
+    path = folder / "constant.csv"
+    lines = ["second,events_per_second", *(f"{second},{rate:g}" for second in range(math.ceil(seconds)))]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return str(path)
+
+
 def _await_batches(running: Any) -> None:
     """Wait until the stream flows: the first batches start the workers."""
     deadline_s = time.monotonic() + _START_S
@@ -153,7 +161,7 @@ def _batches(found: Sequence[object]) -> tuple[SplitBatch, ...]:
     return tuple(batches)
 
 
-def report_split(run: SplitRun) -> SparkReport:
+def report_split(run: SplitRun) -> Report:
     """Return what the run shows."""
     rows, far = [], []
     for number, (weights, about) in enumerate(PHASES):
@@ -183,10 +191,10 @@ def report_split(run: SplitRun) -> SparkReport:
         ),
         Check("no batch that began after a change ran under the ratio before", len(PHASES) - late, len(PHASES)),
     )
-    return SparkReport(
+    return Report(
         name="split",
         title="Split ratios changed while the stream runs",
-        command="foretide experiment split",
+        origin="Written by `foretide experiment split`;",
         head=("ratio", "batches", "asked for", "got", "furthest off (points)", "seconds to the next batch"),
         rows=rows,
         checks=checks,

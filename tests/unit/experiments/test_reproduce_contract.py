@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import json
 import math
 
 import pytest
 
 from foretide.errors import ConfigError
-from foretide.experiments.reproduce.contract import Check, Comparison, Metric, Result, Scope
+from foretide.experiments.reproduce import to_report
+from foretide.experiments.reproduce.contract import Check, Comparison, Experiment, Metric, Result, Scope
 from foretide.experiments.reproduce.orderings import ascending, below, each_seed, lowest, within
 from foretide.experiments.reproduce.published import (
     CONTRADICTIONS,
@@ -57,7 +59,9 @@ def test_ours_is_the_mean_over_seeds_and_nan_does_not_count() -> None:
 
 
 def test_results_are_plain_data_without_nan() -> None:
-    data = Result((Comparison("x", PART, (math.nan, 0.5), 0.4, "why"),), (Check("c", 1, 2, "d"),), ()).to_data()
+    result = Result((Comparison("x", PART, (math.nan, 0.5), 0.4, "why"),), (Check("c", 1, 2, "d"),), ())
+    experiment = Experiment("x", "a table", "PASPS", 1.0, lambda scope: (), lambda scope, runs: result)
+    data = json.loads(to_report(experiment, result, Scope(2)).numbers())
     assert data["comparisons"] == [
         {"subject": "x", "metric": "part", "ours": 0.5, "values": [None, 0.5], "paper": 0.4, "remark": "why"}
     ]

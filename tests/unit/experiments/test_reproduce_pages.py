@@ -11,9 +11,10 @@ from typer.testing import CliRunner
 
 from foretide.cli import app
 from foretide.errors import ConfigError
-from foretide.experiments.reproduce import EXPERIMENTS, RunError, find_experiments, run_jobs, write_index, write_result
+from foretide.experiments.figures import to_svg
+from foretide.experiments.report import Report
+from foretide.experiments.reproduce import EXPERIMENTS, RunError, find_experiments, run_jobs, to_report, write_index
 from foretide.experiments.reproduce.contract import Check, Comparison, Experiment, Line, Metric, Panel, Result, Scope
-from foretide.experiments.reproduce.figures import to_svg
 from foretide.experiments.reproduce.grouping_split import SplitJob
 from foretide.experiments.reproduce.pasps.runs import PaspsJob
 
@@ -52,7 +53,7 @@ def test_a_page_has_ours_the_papers_and_the_deviation(tmp_path: Path) -> None:
     page, picture, numbers = (
         (tmp_path / f"pasps-table2.{kind}")
         for kind in ("md", "svg", "json")
-        if write_result(tmp_path, EXPERIMENT, RESULT, Scope(2))
+        if to_report(EXPERIMENT, RESULT, Scope(2)).write(tmp_path)
     )
     text = page.read_text()
     assert "| ANN | a part | 0.450 | 0.050 | 0.475 | -0.025 | known contradiction: x |" in text
@@ -66,8 +67,30 @@ def test_a_page_has_ours_the_papers_and_the_deviation(tmp_path: Path) -> None:
 
 
 def test_a_page_of_a_part_says_so(tmp_path: Path) -> None:
-    write_result(tmp_path, EXPERIMENT, RESULT, Scope(1, first_s=100.0))
+    to_report(EXPERIMENT, RESULT, Scope(1, first_s=100.0)).write(tmp_path)
     assert "Only the first 100 s of each input" in (tmp_path / "pasps-table2.md").read_text()
+
+
+def test_experiments_on_spark_leave_the_same_kinds_of_files(tmp_path: Path) -> None:
+    report = Report(
+        name="split",
+        title="Split ratios",
+        origin="Written by `foretide experiment split`;",
+        head=("ratio", "off"),
+        rows=[("7:3:2", "0.11")],
+        checks=(Check("within 2 points", 4, 5, "at most 2.3"),),
+        notes=("three replicas",),
+        data={"off": float("nan"), "batches": [[1, 0.25]]},
+    )
+    assert [path.name for path in report.write(tmp_path / "new")] == ["split.json", "split.md"]
+    assert (tmp_path / "new" / "split.md").read_text() == (
+        "# Split ratios\n\nWritten by `foretide experiment split`; [numbers as JSON](split.json).\n\n"
+        "| ratio | off |\n| --- | ---: |\n| 7:3:2 | 0.11 |\n\n"
+        "## What holds\n\n| verdict | runs | statement | numbers |\n| --- | ---: | --- | --- |\n"
+        "| does not hold | 4 of 5 | within 2 points | at most 2.3 |\n\n## How it was set up\n\n- three replicas\n"
+    )
+    numbers = json.loads((tmp_path / "new" / "split.json").read_text())
+    assert (numbers["off"], numbers["batches"], report.holds) == (None, [[1, 0.25]], False)
 
 
 def test_figures_of_the_same_numbers_are_the_same_file() -> None:
@@ -75,7 +98,7 @@ def test_figures_of_the_same_numbers_are_the_same_file() -> None:
 
 
 def test_the_index_lists_what_was_run_and_what_does_not_hold(tmp_path: Path) -> None:
-    write_result(tmp_path, EXPERIMENT, RESULT, Scope(2))
+    to_report(EXPERIMENT, RESULT, Scope(2)).write(tmp_path)
     (tmp_path / "osg.json").write_text("not ours")
     text = write_index(tmp_path, EXPERIMENTS).read_text()
     assert "| [pasps-table2](pasps-table2.md) |" in text

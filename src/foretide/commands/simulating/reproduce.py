@@ -43,7 +43,7 @@ def reproduce(
     """
     from foretide.commands.simulating.reproduce_view import JobsView, experiments_table
     from foretide.errors import ConfigError
-    from foretide.experiments.reproduce import EXPERIMENTS, Scope, find_experiments, run_jobs, write_index, write_result
+    from foretide.experiments.reproduce import EXPERIMENTS, Scope, find_experiments, run_jobs, to_report, write_index
 
     console = console_beside(STDOUT if as_json else None, _WIDE)
     if list_ and as_json:
@@ -66,7 +66,7 @@ def reproduce(
     failing, verdicts = 0, []
     for experiment in found:
         result = experiment.conclude(scope, outcomes)
-        write_result(out, experiment, result, scope)
+        to_report(experiment, result, scope).write(out)
         verdicts.append({"name": experiment.name, "checks": [check.to_data() for check in result.checks]})
         failing += _print(console, experiment.name, [(check.holds, str(check)) for check in result.checks])
     write_index(out, EXPERIMENTS)

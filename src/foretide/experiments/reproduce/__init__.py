@@ -3,10 +3,11 @@
 May import `sim` and everything below it, not Spark.
 """
 
-from foretide.experiments.reproduce.contract import Check, Comparison, Experiment, Result, Scope
+from foretide.experiments.report import Check
+from foretide.experiments.reproduce.contract import Comparison, Experiment, Result, Scope
+from foretide.experiments.reproduce.pages import to_report, write_index
 from foretide.experiments.reproduce.registry import EXPERIMENTS, find_experiments
 from foretide.experiments.reproduce.running import RunError, run_jobs
-from foretide.experiments.reproduce.writing import write_index, write_result
 
 __all__ = [
     "EXPERIMENTS",
@@ -18,6 +19,6 @@ __all__ = [
     "Scope",
     "find_experiments",
     "run_jobs",
+    "to_report",
     "write_index",
-    "write_result",
 ]

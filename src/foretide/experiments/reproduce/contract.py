@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from foretide.errors import ConfigError
+from foretide.experiments.report import Check, Line, Panel
 
 __all__ = [
     "Check",
@@ -174,84 +174,6 @@ class Comparison:
         """The standard deviation over the seeds."""
         return float(np.std(self.values))
 
-    def to_data(self) -> dict[str, Any]:
-        """Return it as plain data, ready for JSON."""
-        return {
-            "subject": self.subject,
-            "metric": self.metric.key,
-            "ours": _plain(self.ours),
-            "values": [_plain(value) for value in self.values],
-            "paper": self.paper,
-            "remark": self.remark,
-        }
-
-
-@dataclass(frozen=True)
-class Check:
-    """A statement of the paper, or a target of ours, and whether it holds.
-
-    Parameters
-    ----------
-    claim : str
-        The statement.
-    held, of : int
-        In how many of how many runs it holds.
-    detail : str
-        The numbers behind it.
-
-    Examples
-    --------
-    >>> str(Check("latency grows with td", 4, 5, "3.1 < 8.2 s"))
-    'does not hold (4 of 5): latency grows with td; 3.1 < 8.2 s'
-    """
-
-    claim: str
-    held: int
-    of: int
-    detail: str = ""
-
-    @property
-    def holds(self) -> bool:
-        """Whether it holds in every run."""
-        return self.held == self.of
-
-    def __str__(self) -> str:
-        verdict = "holds" if self.holds else "does not hold"
-        return f"{verdict} ({self.held} of {self.of}): {self.claim}{f'; {self.detail}' if self.detail else ''}"
-
-    def to_data(self) -> dict[str, Any]:
-        """Return it as plain data, ready for JSON."""
-        return {
-            "claim": self.claim,
-            "holds": self.holds,
-            "held": self.held,
-            "of": self.of,
-            "detail": self.detail,
-        }
-
-
-@dataclass(frozen=True, eq=False)
-class Line:
-    """One curve of a panel, or one group of bars."""
-
-    title: str
-    x: Sequence[float] | npt.NDArray[Any]
-    y: Sequence[float] | npt.NDArray[Any]
-    style: Literal["line", "steps", "shade"] = "line"
-
-
-@dataclass(frozen=True, eq=False)
-class Panel:
-    """One part of a figure: curves over a common axis, or bars where `labels` name their places."""
-
-    title: str
-    x_title: str
-    y_title: str
-    lines: tuple[Line, ...]
-    labels: tuple[str, ...] = ()
-    log: bool = False
-    marks: tuple[float, ...] = ()
-
 
 @dataclass(frozen=True, eq=False)
 class Result:
@@ -273,14 +195,6 @@ class Result:
     checks: tuple[Check, ...]
     panels: tuple[Panel, ...]
     notes: tuple[str, ...] = ()
-
-    def to_data(self) -> dict[str, Any]:
-        """Return it as plain data, ready for JSON; curves stay in the figure."""
-        return {
-            "comparisons": [each.to_data() for each in self.comparisons],
-            "checks": [each.to_data() for each in self.checks],
-            "notes": list(self.notes),
-        }
 
 
 @dataclass(frozen=True)
@@ -309,7 +223,3 @@ class Experiment:
     seconds: float
     jobs: Callable[[Scope], Sequence[Job]] = field(repr=False)
     conclude: Callable[[Scope, Outcomes], Result] = field(repr=False)
-
-
-def _plain(value: float) -> float | None:
-    return round(float(value), 6) if math.isfinite(value) else None

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from foretide.experiments.reproduce.contract import Line, Panel
+from foretide.experiments.report import Line, Panel
 from foretide.extras import needs_extra
 
 __all__ = ["to_svg"]
