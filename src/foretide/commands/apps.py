@@ -27,17 +27,15 @@ def apps(
 
     [bold]Example:[/] foretide apps twitter-classification
     """
-    from rich.console import Console
-
     from foretide.apps import APPS, find_app
+    from foretide.commands.group import console_beside
 
     shown = list(APPS.values()) if name is None else [find_app(name)]
     if as_json:
         entries = [_entry(app) for app in shown]
         typer.echo(json.dumps(entries if name is None else entries[0], indent=2, ensure_ascii=False))
         return
-    # In a pipe or a file there is no width to keep to: one line each, for grep and for reading.
-    console = Console() if Console().is_terminal else Console(width=_WIDE)
+    console = console_beside(None, _WIDE)
     if name is None:
         console.print(_listed(shown))
     else:
@@ -60,11 +58,9 @@ def _options(app: App[Any]) -> Table:
 
 
 def _table(first: str, *others: str) -> Table:
-    from rich import box
-    from rich.table import Table
+    from foretide.commands.terminal import plain_table
 
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
-    table.add_column(first, style="bold cyan", no_wrap=True)
+    table = plain_table(first)
     for title in others[:-1]:
         table.add_column(title, style="dim", no_wrap=True)
     table.add_column(others[-1])

@@ -110,7 +110,7 @@ def console_beside(json_out: Path | None, width: int | None = None) -> Console:
     json_out : Path, optional
         Where JSON goes.
     width : int, optional
-        Columns where there is no terminal: a pipe or a file has no width to keep to.
+        Columns where there is no terminal: a pipe or a file has no width to keep to, and gets a line for each thing.
     """
     from rich.console import Console
 

@@ -22,10 +22,8 @@ def planners(
 
     [bold]Example:[/] foretide planners
     """
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-
+    from foretide.commands.group import console_beside
+    from foretide.commands.terminal import plain_table
     from foretide.plan.registry import all_planners
 
     known = all_planners()
@@ -33,16 +31,13 @@ def planners(
         found = [_entry(name, kind.summary, kind.spec, kind.needs_forecast) for name, kind in known.items()]
         typer.echo(json.dumps(found, indent=2, ensure_ascii=False))
         return
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
-    table.add_column("planner", style="bold cyan", no_wrap=True)
+    table = plain_table("planner")
     table.add_column("follows", style="dim", no_wrap=True)
     table.add_column("forecast", justify="center", no_wrap=True)
     table.add_column("plans from")
     for name, kind in known.items():
         table.add_row(name, ", ".join(kind.spec), "yes" if kind.needs_forecast else "", kind.summary)
-    # In a pipe or a file there is no width to keep to: one line each, for grep and for reading.
-    console = Console() if Console().is_terminal else Console(width=_WIDE)
-    console.print(table)
+    console_beside(None, _WIDE).print(table)
 
 
 def _entry(name: str, summary: str, spec: tuple[str, ...], needs_forecast: bool) -> dict[str, object]:

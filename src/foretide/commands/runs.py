@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from foretide.commands.group import write_file
+from foretide.commands.group import console_beside, write_file
 
 if TYPE_CHECKING:
     from foretide.store import RunStore, StoreSettings
@@ -49,7 +49,7 @@ def list_runs(
     elif not found:
         typer.echo(f"no runs in {_store(store).name}")
     else:
-        _console().print(runs_table(found, now_s))
+        console_beside(None, _WIDE).print(runs_table(found, now_s))
 
 
 @app.command()
@@ -70,7 +70,7 @@ def show(
     if as_json:
         typer.echo(_json(details))
     else:
-        _console().print(run_view(details))
+        console_beside(None, _WIDE).print(run_view(details))
 
 
 @app.command()
@@ -158,10 +158,3 @@ def _settings(given: dict[str, float]) -> StoreSettings:
 
 def _json(value: Any) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False)
-
-
-def _console() -> Any:
-    from rich.console import Console
-
-    # In a pipe or a file there is no width to keep to: one line each, for grep and for reading.
-    return Console() if Console().is_terminal else Console(width=_WIDE)

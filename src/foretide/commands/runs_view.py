@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from rich import box
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from foretide.commands.terminal import plain_table
 from foretide.store import RecordedRun, RunInfo, StoredDecision
 
 __all__ = ["run_details", "run_entry", "run_view", "runs_table"]
@@ -194,8 +194,7 @@ def _events_table(events: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def _table(first: str, *others: str) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
-    table.add_column(first, style="bold cyan", no_wrap=True)
+    table = plain_table(first)
     for name in others:
         table.add_column(name, overflow="fold")
     return table

@@ -33,18 +33,14 @@ def models(
 
     [bold]Example:[/] foretide forecast models
     """
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-
+    from foretide.commands.terminal import plain_table
     from foretide.forecast import all_forecasters
 
     entries = [_entry(name, kind) for name, kind in all_forecasters().items()]
     if as_json:
         typer.echo(json.dumps(entries, indent=2, ensure_ascii=False))
         return
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
-    table.add_column("model", style="bold cyan", no_wrap=True)
+    table = plain_table("model")
     table.add_column("follows", style="dim", no_wrap=True)
     table.add_column("cost", no_wrap=True)
     table.add_column("needs", no_wrap=True)
@@ -52,9 +48,7 @@ def models(
     for entry in entries:
         needs = "" if entry["extra"] is None else f"{entry['extra']}{'' if entry['installed'] else ' (not installed)'}"
         table.add_row(entry["name"], ", ".join(entry["spec"]), entry["cost"], needs, entry["summary"])
-    # In a pipe or a file there is no width to keep to: one line each, for grep and for reading.
-    console = Console() if Console().is_terminal else Console(width=_WIDE)
-    console.print(table)
+    console_beside(None, _WIDE).print(table)
 
 
 def _entry(name: str, kind: type[Forecaster]) -> dict[str, Any]:

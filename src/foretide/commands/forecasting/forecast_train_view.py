@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from rich import box
 from rich.console import Console, Group, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.progress import TimeRemainingColumn as TimeLeftColumn
 from rich.table import Table
 from rich.text import Text
 
+from foretide.commands.terminal import plain_table
 from foretide.forecast.training.trainer import METRICS, PairResult
 from foretide.spark.training.training import TrainingReport
 
@@ -144,7 +144,7 @@ def _finite(metrics: Mapping[str, float], name: str) -> float | None:
 
 
 def _table(report: TrainingReport) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
+    table = plain_table()
     table.add_column("series", style="bold cyan", overflow="fold", min_width=8)
     for name in ("model", "status"):
         table.add_column(name, no_wrap=True)

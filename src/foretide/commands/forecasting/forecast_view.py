@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import math
-from types import TracebackType
-from typing import Self
 
-from rich import box
 from rich.console import Console, Group, RenderableType
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from rich.table import Table
 from rich.text import Text
 
+from foretide.commands.terminal import ProgressView, plain_table
 from foretide.forecast.backtest import Backtest, ModelRun
 
 __all__ = ["BacktestView", "backtest_table"]
 
 
-class BacktestView:
+class BacktestView(ProgressView):
     """Shows how far each model is; where the output is no terminal, a line when it is through.
 
     Parameters
@@ -29,28 +25,14 @@ class BacktestView:
     """
 
     def __init__(self, console: Console, models: tuple[str, ...]) -> None:
-        self._console = console
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        self._bar = Progress(*columns, TimeRemainingColumn(), console=console, transient=True)
-        self._live = console.is_terminal
+        super().__init__(console)
         self._tasks = {name: self._bar.add_task(name, total=None, start=False) for name in models}
-
-    def __enter__(self) -> Self:
-        if self._live:
-            self._bar.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._live:
-            self._bar.stop()
 
     def show(self, model: str, done: int, total: int) -> None:
         """Show that `model` is through with `done` of `total` origins."""
         if not self._live:
             if done == total:
-                self._console.print(f"{model}: {total} origins done", highlight=False)
+                self._line(f"{model}: {total} origins done")
             return
         if done == 1:
             self._bar.start_task(self._tasks[model])
@@ -59,10 +41,7 @@ class BacktestView:
 
 def backtest_table(found: Backtest) -> RenderableType:
     """Return the scores, the best MAPE first."""
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
-    table.add_column("model", style="bold cyan", no_wrap=True)
-    for name in ("MAPE", "90 % sure", "RMSE", "MAE", "pinball .9", "coverage .9", "ms", "failed"):
-        table.add_column(name, justify="right", no_wrap=True)
+    table = plain_table("model", ("MAPE", "90 % sure", "RMSE", "MAE", "pinball .9", "coverage .9", "ms", "failed"))
     ordered = sorted(found.models.items(), key=lambda item: _or_last(item[1].scores["mape"]))
     for name, run in ordered:
         table.add_row(name, *_cells(run))

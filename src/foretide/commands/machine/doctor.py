@@ -35,11 +35,10 @@ def doctor(
 
     [bold]In a script:[/] foretide doctor --quick --json
     """
-    from rich.console import Console
-
+    from foretide.commands.group import console_beside
     from foretide.commands.machine.doctor_checks import all_checks
 
-    console = Console() if Console().is_terminal else Console(width=_WIDE)
+    console = console_beside(None, _WIDE)
     if as_json or not console.is_terminal:
         checks = list(all_checks(quick=quick))
     else:
@@ -57,12 +56,11 @@ def doctor(
 
 
 def _table(checks: Sequence[Check]) -> Table:
-    from rich import box
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
-    table.add_column("check", style="bold cyan", no_wrap=True)
+    from foretide.commands.terminal import plain_table
+
+    table = plain_table("check")
     table.add_column("", no_wrap=True)
     table.add_column("found", overflow="fold")
     table.add_column("what to do", style="dim", overflow="fold")

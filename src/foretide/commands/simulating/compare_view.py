@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
-from rich import box
 from rich.console import Console, Group, RenderableType
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
+from foretide.commands.terminal import ProgressView, plain_table
 from foretide.metrics import pareto_front
 from foretide.records import Floats
 
@@ -34,7 +32,7 @@ _COLUMNS = (
 )
 
 
-class CompareView:
+class CompareView(ProgressView):
     """A progress bar over all runs; where the output is no terminal, a line every five seconds.
 
     Parameters
@@ -46,22 +44,9 @@ class CompareView:
     """
 
     def __init__(self, console: Console, total: int) -> None:
-        self._console, self._total, self._done = console, total, 0
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        self._bar = Progress(*columns, TimeRemainingColumn(), console=console, transient=True)
+        super().__init__(console)
+        self._total, self._done, self._shown_s = total, 0, time.monotonic()
         self._task = self._bar.add_task("simulating", total=total)
-        self._live, self._shown_s = console.is_terminal, time.monotonic()
-
-    def __enter__(self) -> Self:
-        if self._live:
-            self._bar.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._live:
-            self._bar.stop()
 
     def show(self, number: int, row: Mapping[str, Any]) -> None:
         """Show that a run is through."""
@@ -70,7 +55,7 @@ class CompareView:
             self._bar.update(self._task, advance=1, description=f"{row['trace']} {_label(row)}")
         elif self._done == self._total or time.monotonic() - self._shown_s >= _PLAIN_EVERY_S:
             self._shown_s = time.monotonic()
-            self._console.print(f"{self._done} of {self._total} runs", highlight=False)
+            self._line(f"{self._done} of {self._total} runs")
 
 
 def comparison(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
@@ -112,11 +97,8 @@ def _table(trace: str, rows: Sequence[Mapping[str, Any]]) -> Table:
     first = rows[0]
     seeds = len({row["seed"] for row in rows})
     how = f"td {first['td']:g} s{', under stress' if first['stress'] else ''}, {seeds} seed{'s' if seeds > 1 else ''}"
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold", title_justify="left")
+    table = plain_table("policy", tuple(title for _, title, _ in _COLUMNS), title_justify="left")
     table.title = Text.assemble((trace, "bold"), (f"  {how}", "dim"))
-    table.add_column("policy", style="bold cyan", no_wrap=True)
-    for _, title, _ in _COLUMNS:
-        table.add_column(title, justify="right", no_wrap=True)
     table.add_column("front", no_wrap=True)
     order = sorted(range(len(front)), key=lambda at: (not front[at], points[at][1]))
     labels = list(by_policy)

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import TracebackType
-from typing import Self
 
-from rich import box
 from rich.console import Console, RenderableType
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from rich.table import Table
 
+from foretide.commands.terminal import ProgressView, plain_table
 from foretide.experiments.reproduce import Experiment
 from foretide.experiments.reproduce.contract import Job
 
@@ -20,7 +16,7 @@ __all__ = ["JobsView", "experiments_table"]
 _PARTS = 10
 
 
-class JobsView:
+class JobsView(ProgressView):
     """Shows how many runs are through; where the output is no terminal, a line now and then.
 
     Parameters
@@ -30,34 +26,20 @@ class JobsView:
     """
 
     def __init__(self, console: Console) -> None:
-        self._console, self._live = console, console.is_terminal
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        self._bar = Progress(*columns, TimeRemainingColumn(), console=console, transient=True)
+        super().__init__(console)
         self._task = self._bar.add_task("runs", total=None)
-
-    def __enter__(self) -> Self:
-        if self._live:
-            self._bar.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._live:
-            self._bar.stop()
 
     def show(self, job: Job, done: int, total: int) -> None:
         """Show that `job` is through, as one of `done` of `total`."""
         if self._live:
             self._bar.update(self._task, completed=done, total=total, description=job.label)
         elif done == total or done * _PARTS // total != (done - 1) * _PARTS // total:
-            self._console.print(f"{done} of {total} runs done", highlight=False)
+            self._line(f"{done} of {total} runs done")
 
 
 def experiments_table(experiments: Mapping[str, Experiment]) -> RenderableType:
     """Return the experiments as a table: name, what it reproduces, and how long it takes."""
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
-    table.add_column("name", style="bold cyan", no_wrap=True)
+    table = plain_table("name")
     table.add_column("reproduces")
     table.add_column("about", justify="right", no_wrap=True)
     for experiment in experiments.values():

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from types import TracebackType
-from typing import Self
 
 import numpy as np
-from rich import box
 from rich.console import Console, Group, RenderableType
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from rich.table import Table
 from rich.text import Text
 
+from foretide.commands.terminal import ProgressView, plain_table
 from foretide.control.score import RunScore
 from foretide.report.runs import score_figures
 from foretide.sim.outcome import SimulationReport
@@ -21,7 +17,7 @@ from foretide.sim.outcome import SimulationReport
 __all__ = ["SimulationView", "metrics_table"]
 
 
-class SimulationView:
+class SimulationView(ProgressView):
     """A progress bar over all seeds; where the output is no terminal, a line for each that is through.
 
     Parameters
@@ -33,21 +29,9 @@ class SimulationView:
     """
 
     def __init__(self, console: Console, seeds: int) -> None:
-        self._console, self._seeds, self._live = console, seeds, console.is_terminal
-        columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-        self._bar = Progress(*columns, console=console, transient=True)
+        super().__init__(console, counted=False)
+        self._seeds = seeds
         self._task = self._bar.add_task("preparing", total=float(seeds))
-
-    def __enter__(self) -> Self:
-        if self._live:
-            self._bar.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._live:
-            self._bar.stop()
 
     def of(self, seed: int) -> Callable[[float, float], None]:
         """Return what shows the progress of one run."""
@@ -57,19 +41,14 @@ class SimulationView:
             self._bar.update(self._task, completed=seed + done_s / total_s, description=words)
 
         if not self._live and self._seeds > 1:
-            self._console.print(f"run {seed + 1} of {self._seeds}", highlight=False)
+            self._line(f"run {seed + 1} of {self._seeds}")
         return show
 
 
 def metrics_table(reports: Sequence[SimulationReport]) -> RenderableType:
     """Return all metrics of SPEC P8: with several seeds their mean, and the least and the greatest."""
     first = reports[0]
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
-    table.add_column("metric", style="bold cyan", no_wrap=True)
-    table.add_column("mean" if len(reports) > 1 else "value", justify="right", no_wrap=True)
-    if len(reports) > 1:
-        table.add_column("least", justify="right", no_wrap=True)
-        table.add_column("most", justify="right", no_wrap=True)
+    table = plain_table("metric", ("mean", "least", "most") if len(reports) > 1 else ("value",))
     table.add_column("what it is", style="dim")
     columns = [score_figures(metrics) for metrics in _summary(reports)]
     for row in zip(*columns, strict=True):
