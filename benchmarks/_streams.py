@@ -23,7 +23,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyspark.sql import DataFrame, SparkSession
 
-from foretide.spark.driver.running import RunningTopology
+from foretide.spark.driver.running_topology import RunningTopology
 from foretide.spark.session.builder import create_session
 from foretide.spark.settings import EngineSettings
 from foretide.topology import Topology

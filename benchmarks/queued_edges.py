@@ -22,7 +22,7 @@ from _detection import FUNCTIONS, ArrowFunction, detection, mapping
 from _harness import Measured, alternate, between, parse_options, progress, report
 from _streams import Batches, constant_trace, fixed_batches, open_session, scratch
 from foretide.latency import LatencyHistogram
-from foretide.spark.driver.running import RunningTopology
+from foretide.spark.driver.running_topology import RunningTopology
 from foretide.spark.settings import EngineSettings
 from foretide.spark.tasks.statistics import EventTimes
 

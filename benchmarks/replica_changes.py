@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from _detection import FUNCTIONS, ArrowFunction
 from _harness import Measured, alternate, between, parse_options, progress, report
 from _streams import Batches, constant_trace, fixed_batches, open_session, run_topology, scratch
-from foretide.spark.driver.running import RunningTopology
+from foretide.spark.driver.running_topology import RunningTopology
 from foretide.topology import Topology, flow
 
 CYCLE = (2, 8, 3, 7, 4, 6)

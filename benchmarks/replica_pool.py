@@ -17,7 +17,7 @@ from statistics import median
 from _detection import FUNCTIONS
 from _harness import Measured, alternate, between, parse_options, progress, report
 from _streams import Batches, constant_trace, fixed_batches, open_session, run_topology, scratch
-from foretide.spark.driver.running import RunningTopology
+from foretide.spark.driver.running_topology import RunningTopology
 from foretide.topology import Topology, flow
 from replica_changes import all_in_one
 

@@ -19,7 +19,7 @@ from _detection import detection
 from _flink import MISSING, calls, find_python, start_cluster
 from _harness import Measured, Ratio, parse_options, progress, report
 from _streams import Batches, constant_trace, open_session, run_topology, scratch
-from foretide.spark.driver.running import RunningTopology
+from foretide.spark.driver.running_topology import RunningTopology
 from foretide.spark.settings import EngineSettings
 
 RATE = 5_000

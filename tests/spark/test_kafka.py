@@ -26,7 +26,7 @@ from waiting import wait_for
 from foretide.errors import ConfigError
 from foretide.kafka import Broker, BrokerError, Cluster, DataLossError, TopicError
 from foretide.spark import EngineSettings
-from foretide.spark.driver.running import start
+from foretide.spark.driver.running_topology import start
 from foretide.topology import Topology, flow
 from foretide.transport import ArrowLog
 

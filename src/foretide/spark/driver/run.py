@@ -16,7 +16,7 @@ from typing import Any, Literal, Self, TypeAlias
 from pyspark.sql import SparkSession
 
 from foretide.latency import LatencyHistogram
-from foretide.spark.driver.running import RunningTopology
+from foretide.spark.driver.running_topology import RunningTopology
 from foretide.spark.inputs.positions import InputState
 from foretide.spark.settings import EngineSettings
 from foretide.spark.tasks.statistics import OperatorStatistics

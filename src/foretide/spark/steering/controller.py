@@ -26,7 +26,7 @@ from foretide.events import Event, EventLog, EventSink, FanOut, Severity
 from foretide.forecast import Series
 from foretide.records import Plan
 from foretide.spark.driver.run import ControlStatus
-from foretide.spark.driver.running import RunningTopology
+from foretide.spark.driver.running_topology import RunningTopology
 from foretide.spark.settings import EngineSettings
 from foretide.spark.steering.actuator import Changeable, SparkActuator
 from foretide.spark.steering.executors import ExecutorCounts, ExecutorManager, ExecutorSettings, open_scheduler
