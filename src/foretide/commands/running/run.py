@@ -177,8 +177,6 @@ def _run_steered(request: RunRequest, options: RunOptions, html_out: Path | None
     """Run under control, and record it."""
     from foretide.commands.running.launch import run_steered, trace_name, watched_session
     from foretide.commands.running.run_view import report_view, steered_view
-    from foretide.report import to_html
-    from foretide.report.runs import steered_record
 
     steering, console = request.steering(options.topology), console_beside(json_out)
     with (
@@ -190,6 +188,9 @@ def _run_steered(request: RunRequest, options: RunOptions, html_out: Path | None
     console.print(report_view(steered.report))
     console.print(steered_view(steered))
     if html_out is not None:
+        from foretide.report import to_html
+        from foretide.report.runs import steered_record
+
         write_file(html_out, to_html(steered_record(steered, trace)), "--html")
     _write_json(json_out, steered.to_dict(trace))
     exit_if_failed(steered.report.dead_letters)
