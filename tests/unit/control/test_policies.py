@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from foretide.errors import ConfigError
 from foretide.plan import Guarded, Static
 from foretide.plan.base import Situation
 from foretide.spark.driver.profile import profile_topology
+from foretide.spark.errors import OperatorError
 from foretide.topology import Topology, flow
 
 
@@ -118,6 +120,29 @@ class TestProfile:
         assert found.operators["b"].events == 200
         assert found.operators["a"].selectivity == {"out": 2.0}
         assert all(part.execution_s > 0 for part in found.operators.values())
+
+    def test_events_that_fail_are_told_of(self, topology: Topology, caplog: pytest.LogCaptureFixture) -> None:
+        def odd(row: dict[str, Any]) -> dict[str, Any]:
+            if row["id"] % 2 == 0:
+                raise ValueError("even")
+            return row
+
+        first, *others = topology.operators
+        found = profile_topology(
+            replace(topology, operators=(replace(first, function=odd, mode="rows"), *others)), events=40
+        )
+        assert found.operators["a"].execution_s > 0 and found.operators["a"].selectivity == {"out": 0.5}
+        assert "operator 'a' failed on 20 events: ValueError: even at" in caplog.text
+
+    def test_an_operator_that_always_fails_cannot_be_measured(self, topology: Topology) -> None:
+        def broken(row: dict[str, Any]) -> Any:
+            return row.asign(n=1)  # type: ignore[attr-defined]
+
+        first, *others = topology.operators
+        with pytest.raises(OperatorError, match=r"operator 'a': .* got AttributeError: .*row\.asign\(n=1\)"):
+            profile_topology(
+                replace(topology, operators=(replace(first, function=broken, mode="rows"), *others)), events=40
+            )
 
     def test_a_profile_is_kept_beside_the_file_and_found_again(self, topology: Topology, tmp_path: Path) -> None:
         job = tmp_path / "job.py"

@@ -15,10 +15,13 @@ import pyarrow as pa
 
 from foretide.control.profiles import OperatorProfile, Profile
 from foretide.errors import ConfigError
+from foretide.spark.driver.failures import FAILURE_LOGGER
 from foretide.spark.driver.stage_runner import output_schemas
+from foretide.spark.errors import OperatorError
 from foretide.spark.inputs.contract import InputSpec, TraceInput
 from foretide.spark.tasks.operators import OperatorRunner, OperatorSpec
 from foretide.topology import Operator, Topology
+from foretide.transport.dead_letters import failures_of
 
 __all__ = ["profile_topology"]
 
@@ -42,7 +45,7 @@ def profile_topology(topology: Topology, events: int = 2_000, pieces: int = 20, 
     ConfigError
         When a source is no trace.
     OperatorError
-        When an operator breaks its contract.
+        When an operator breaks its contract, or fails on every event.
     """
     waiting: dict[str, list[pa.RecordBatch]] = defaultdict(list)
     for source in topology.sources:
@@ -84,13 +87,30 @@ class _Trial:
         for batch in _warmed_up(list(batches)):
             if time.monotonic() > deadline and len(self._per_event_s) > 1:
                 break
-            before = self._runner.busy_s
-            outputs = self._runner.run(batch)
-            if batch.num_rows:
-                self._per_event_s.append((self._runner.busy_s - before) / batch.num_rows)
-                self._events += batch.num_rows
+            runner = self._runner
+            busy_s, failing_s, failed = runner.busy_s, runner.failing_s, runner.failed
+            outputs = runner.run(batch)
+            self._events += batch.num_rows
+            if finished := batch.num_rows - (runner.failed - failed):
+                work_s = runner.busy_s - busy_s - (runner.failing_s - failing_s)
+                self._per_event_s.append(work_s / finished)
             for output, parts in outputs.items():
                 self.outputs[output].extend(parts)
+        self._tell_failures()
+
+    def _tell_failures(self) -> None:
+        """Warn of events that failed; an operator that fails on all of them cannot be measured."""
+        failures = failures_of(self._runner.letters)
+        for failure in failures:
+            FAILURE_LOGGER.warning("%s", failure, extra={"failure": failure})
+        if failures and not self._per_event_s:
+            first = failures[0]
+            raise OperatorError(
+                self._operator.id,
+                expected="a function that works on some of the events that it is tried with",
+                got=f"{first.cause} on the event {first.event}, and failures on all others",
+                remedy="mend it",
+            )
 
     def profile(self) -> OperatorProfile:
         # The first call loads tables and compiles: it says nothing about the ones to come.
