@@ -7,6 +7,7 @@ import logging
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -20,6 +21,7 @@ from foretide.spark.inputs.feeds import FirstRound
 from foretide.spark.settings import EngineSettings
 from foretide.spark.tasks.cells import as_bytes, error_cell
 from foretide.spark.tasks.contract import BatchOrder
+from foretide.spark.tasks.statistics import BatchStatistics, OperatorStatistics
 from foretide.store.workspace import Workspace
 from foretide.topology import flow
 from foretide.transport import LogFullError
@@ -178,6 +180,29 @@ class TestDeadLetters:
         assert log.used_bytes() < 1.3e6
         assert log.end_offset() == 4000 and log.first_offset() >= 2500
         assert "dead letters" in caplog.text
+
+
+def test_totals_that_someone_reads_do_not_grow_with_the_next_batch(make_runner: Callable[..., StageRunner]) -> None:
+    runner = make_runner()
+    runner._spark = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=2))  # type: ignore[assignment]
+
+    def finish(batch_id: int, operator: str) -> None:
+        batch = BatchStatistics(runner.stage.id, batch_id, 1, slots=2, rows={"in": 5}, started_at_s=0.0)
+        batch.operators[operator, 0] = OperatorStatistics(rows_in=5)
+        batch.latency.add([0.1], [5])
+        runner._account(batch, ())
+
+    finish(0, "a")
+    seen = runner.totals
+    operators = iter(seen.operators.items())
+    assert next(operators) == ("a", OperatorStatistics(rows_in=5))
+    finish(1, "b")
+    finish(2, "a")
+    assert list(operators) == []
+    assert (seen.batches, seen.rows, seen.latency.count, seen.operators["a"].rows_in) == (1, 5, 5, 5)
+    now = runner.totals
+    assert (now.batches, now.rows, now.latency.count) == (3, 15, 15)
+    assert {id: part.rows_in for id, part in now.operators.items()} == {"a": 10, "b": 5}
 
 
 class TestAdmissionLimit:

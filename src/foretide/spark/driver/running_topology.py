@@ -220,10 +220,7 @@ class RunningTopology:
 
     def totals(self) -> StageTotals:
         """Return what all stages did since the start, added up."""
-        total = StageTotals()
-        for runner in self._stages:
-            total.merge(runner.totals)
-        return total
+        return sum((runner.totals for runner in self._stages), StageTotals())
 
     def failures(self) -> list[Failure]:
         """Return what operators failed on since the start, one entry for each operator and kind."""

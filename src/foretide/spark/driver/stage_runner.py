@@ -222,7 +222,7 @@ class StageRunner:
         batch.take(results, time.time())
         self._router.learn(results, batch)
         self.statistics.append(batch)
-        self.totals.add(batch)
+        self.totals += StageTotals.of(batch)
         side_by_side = min(batch.slots, self._spark.sparkContext.defaultParallelism)
         work_s = sum(part.busy_s for part in batch.operators.values()) / side_by_side
         rows = sum(batch.rows.values())

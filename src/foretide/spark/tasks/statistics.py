@@ -193,9 +193,11 @@ class BatchStatistics:
         return totals
 
 
-@dataclass
+@dataclass(frozen=True)
 class StageTotals:
     """What all batches of a stage did together, however many: it does not grow with them.
+
+    It never changes, so that whoever looks at it sees the same batches in all its figures, while others go on.
 
     Parameters
     ----------
@@ -207,6 +209,11 @@ class StageTotals:
         What each operator did.
     latency : LatencyHistogram
         Of all events that reached an end.
+
+    Examples
+    --------
+    >>> (StageTotals(1, 10, 3.0, 4.0) + StageTotals(2, 5, 1.0, 2.0)).rows
+    15
     """
 
     batches: int = 0
@@ -216,18 +223,24 @@ class StageTotals:
     operators: dict[str, OperatorStatistics] = field(default_factory=dict)
     latency: LatencyHistogram = field(default_factory=LatencyHistogram)
 
-    def add(self, batch: BatchStatistics) -> None:
-        """Take note of a batch."""
-        own = StageTotals(1, sum(batch.rows.values()), batch.started_at_s, batch.started_at_s + batch.duration_s)
-        own.operators, own.latency = batch.by_operator(), batch.latency
-        self.merge(own)
+    @classmethod
+    def of(cls, batch: BatchStatistics) -> StageTotals:
+        """Return the totals of one batch."""
+        ended_at_s = batch.started_at_s + batch.duration_s
+        return cls(1, sum(batch.rows.values()), batch.started_at_s, ended_at_s, batch.by_operator(), batch.latency)
 
-    def merge(self, other: StageTotals) -> None:
-        """Add another's totals."""
-        self.batches += other.batches
-        self.rows += other.rows
-        self.started_at_s = min(self.started_at_s, other.started_at_s)
-        self.ended_at_s = max(self.ended_at_s, other.ended_at_s)
-        for operator, part in other.operators.items():
-            self.operators.setdefault(operator, OperatorStatistics()).add(part)
-        self.latency.merge(other.latency)
+    def __add__(self, other: StageTotals) -> StageTotals:
+        operators: dict[str, OperatorStatistics] = {}
+        latency = LatencyHistogram()
+        for totals in (self, other):
+            latency.merge(totals.latency)
+            for operator, part in totals.operators.items():
+                operators.setdefault(operator, OperatorStatistics()).add(part)
+        return StageTotals(
+            self.batches + other.batches,
+            self.rows + other.rows,
+            min(self.started_at_s, other.started_at_s),
+            max(self.ended_at_s, other.ended_at_s),
+            operators,
+            latency,
+        )
