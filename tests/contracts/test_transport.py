@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import uuid
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow as pa
@@ -219,6 +220,32 @@ def test_a_large_segment_is_read_in_small_batches(open_log: Opener) -> None:
     log = open_log()
     put(log, 0, rows(0, 40_000))
     assert ids(log, 16_000, 33_000, max_rows=999) == list(range(16_000, 33_000))
+
+
+def test_two_pieces_are_read_by_turns(open_log: Opener) -> None:
+    log = open_log()
+    writer = log.begin("s", 0)
+    # Many blocks: a reader of Kafka has some of them at hand before it gives out the first.
+    infos = [writer.segment_writer().write([rows(first, 10_000)] * 40) for first in (0, 10_000)]
+    writer.commit(infos)
+    found: list[list[int]] = [[], []]
+    for batches in zip(*(log.read(piece) for piece in log.segments(0, 800_000)), strict=True):
+        for part, batch in zip(found, batches, strict=True):
+            part.append(batch["id"][0].as_py())
+    assert found == [[0] * 40, [10_000] * 40]
+
+
+def test_threads_of_one_process_have_a_log_each(open_log: Opener) -> None:
+    log = open_log()
+    for batch_id in range(20):
+        put(log, batch_id, rows(batch_id, 1))
+
+    def look(offset: int) -> tuple[int, list[int]]:
+        log = open_log()
+        return log.end_offset(), ids(log, offset, offset + 1)
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(look, range(20))) == [(20, [offset]) for offset in range(20)]
 
 
 def test_a_reader_starts_at_the_first_row_or_at_the_end(open_log: Opener) -> None:

@@ -239,7 +239,7 @@ class Broker:
             if (code := self._process.poll()) is not None:
                 self._fail(f"an end with exit code {code}")
             try:
-                cluster.patiently(lambda: cluster.admin().list_topics(timeout=1.0))
+                cluster.retry(lambda: cluster.admin().list_topics(timeout=1.0))
                 return
             except BrokerError:
                 if time.monotonic() >= deadline_s:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import logging
 import os
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -28,7 +29,7 @@ _PAUSE_S = 0.25
 # A broker that has just started may not know all topics at once.
 _UNKNOWN_S = 3.0
 # What passes when a broker comes back, beside what the library itself calls retriable.
-_PASSING = (
+_TRANSIENT = (
     *("_TRANSPORT", "_ALL_BROKERS_DOWN", "_TIMED_OUT", "_RESOLVE", "_WAIT_COORD", "_TIMED_OUT_QUEUE", "_IN_PROGRESS"),
     *("LEADER_NOT_AVAILABLE", "NOT_LEADER_FOR_PARTITION", "REQUEST_TIMED_OUT", "BROKER_NOT_AVAILABLE"),
     *("FENCED_LEADER_EPOCH", "UNKNOWN_LEADER_EPOCH", "OFFSET_NOT_AVAILABLE", "REPLICA_NOT_AVAILABLE"),
@@ -93,48 +94,67 @@ class Cluster:
 
     def admin(self) -> Any:
         """Return the administration client of this process."""
-        return _kept(("admin", self._key), lambda: confluent("confluent_kafka.admin").AdminClient(self.config()))
+        return _shared(("admin", self.key), lambda: confluent("confluent_kafka.admin").AdminClient(self.config()))
 
     def producer(self) -> Any:
         """Return the producer of this process: what it sends arrives once and in order, also over a reconnection."""
         config = self.config(
             enable_idempotence=True, acks="all", linger_ms=5, message_max_bytes=64 << 20, compression_type="lz4"
         )
-        return _kept(("producer", self._key), lambda: confluent().Producer(config))
+        return _shared(("producer", self.key), lambda: confluent().Producer(config))
 
-    def consumer(self, kind: str = "reader", **more: Any) -> Any:
-        """Return a consumer of this process that belongs to no group: whoever uses it says where to read."""
+    def make_consumer(self, **more: Any) -> Any:
+        """Return a new consumer that belongs to no group: whoever uses it says where to read.
+
+        A consumer has one assignment, so it has one user at a time; see `foretide.kafka.reading`.
+        """
         common: dict[str, Any] = {
             "group_id": "foretide",
             "enable_auto_commit": False,
             "enable_auto_offset_store": False,
             "isolation_level": "read_committed",
-            "enable_partition_eof": True,
-            "auto_offset_reset": "error",
-            "fetch_wait_max_ms": 20,
-            # By default a client that holds enough messages looks again after a whole second.
-            "fetch_queue_backoff_ms": 2,
         }
-        config = self.config(**{**common, **more})
-        key = ("consumer", kind, tuple(sorted(more.items())), self._key)
-        return _kept(key, lambda: confluent().Consumer(config))
+        return confluent().Consumer(self.config(**{**common, **more}))
 
-    def patiently(self, call: Callable[[], T]) -> T:
-        """Call until it succeeds; BrokerError once `patience_s` are over, other errors at once."""
-        began_s, told = time.monotonic(), False
+    def retry(
+        self,
+        call: Callable[[], T],
+        *,
+        transient: Callable[[Any], bool] | None = None,
+        stop: threading.Event | None = None,
+    ) -> T:
+        """Call until it succeeds, while no broker answers; errors that stay are raised at once.
+
+        Parameters
+        ----------
+        call : callable
+            What to do.
+        transient : callable, optional
+            Tells whether an error of the library may pass by itself; by default, `is_transient`.
+        stop : threading.Event, optional
+            Once it is set, nothing is tried again.
+
+        Raises
+        ------
+        BrokerError
+            When `patience_s` are over, or `stop` was set.
+        KafkaError
+            When Kafka refuses.
+        """
+        stop, deadline_s, warned = stop or threading.Event(), time.monotonic() + self.patience_s, False
         while True:
             try:
                 return call()
             except confluent().KafkaException as error:
-                if not passing(error):
+                if not (transient or is_transient)(error):
                     raise self.failure(error) from error
-                waited_s = time.monotonic() - began_s
-                if waited_s >= self.patience_s:
+                if time.monotonic() >= deadline_s:
                     raise BrokerError(self.who, self.servers, self.patience_s, reason(error)) from error
-                if not told:
+                if not warned:
                     _LOG.warning("%s: waiting for the Kafka broker at %s: %s", self.who, self.servers, reason(error))
-                    told = True
-                time.sleep(_PAUSE_S)
+                    warned = True
+            if stop.wait(_PAUSE_S):
+                raise BrokerError(self.who, self.servers, self.patience_s, "stopped")
 
     def partitions(self, topic: str) -> list[int]:
         """Return the partitions of a topic.
@@ -148,10 +168,10 @@ class Cluster:
 
         def ask() -> Any:
             # A consumer asks, since an administrator's question may create the topic.
-            return self.consumer("metadata").list_topics(topic, timeout=self.request_s)
+            return _shared(("metadata", self.key), self.make_consumer).list_topics(topic, timeout=self.request_s)
 
         while True:
-            found = self.patiently(ask).topics[topic]
+            found = self.retry(ask).topics[topic]
             if found.error is None and found.partitions:
                 return sorted(found.partitions)
             if time.monotonic() >= deadline_s:
@@ -178,7 +198,7 @@ class Cluster:
                 if error.args[0].code() != code:
                     raise
 
-        self.patiently(create)
+        self.retry(create)
         self.partitions(topic)
 
     def delete_records(self, before: Mapping[tuple[str, int], int]) -> None:
@@ -197,7 +217,8 @@ class Cluster:
         return max(0.5, min(_REQUEST_S, self.patience_s))
 
     @property
-    def _key(self) -> tuple[Any, ...]:
+    def key(self) -> tuple[Any, ...]:
+        """What clients of the same cluster have in common."""
         return self.servers, tuple(sorted(self.options.items()))
 
     def _list(self, topic: str, partitions: list[int], spec: Any) -> dict[int, int]:
@@ -212,7 +233,7 @@ class Cluster:
                     raise library.KafkaException(library.KafkaError(library.KafkaError._TIMED_OUT))
                 return offsets
             except library.KafkaException as error:
-                if missing(error):
+                if is_missing(error):
                     # Either the topic is gone, which this finds out, or the broker has yet to say who leads it.
                     self.partitions(topic)
                 # The administrator goes by the leaders it knew, also those before a restart, until it asks again.
@@ -220,27 +241,27 @@ class Cluster:
                     self.admin().list_topics(topic, timeout=self.request_s)
                 raise
 
-        return self.patiently(ask)
+        return self.retry(ask)
 
 
 # Clients have threads and connections: each process keeps its own, also after a fork.
 _CLIENTS: dict[tuple[Any, ...], Any] = {}
 
 
-def _kept(key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
+def _shared(key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
+    """Return the client of this process under a key; those that threads share must not mind it."""
     mine = (os.getpid(), *key)
-    if mine not in _CLIENTS:
-        _CLIENTS[mine] = make()
-    return _CLIENTS[mine]
+    found = _CLIENTS.get(mine)
+    return _CLIENTS.setdefault(mine, make()) if found is None else found
 
 
-def passing(error: Any) -> bool:
+def is_transient(error: Any) -> bool:
     """Tell whether an error may pass by itself."""
     inner, codes = error.args[0], confluent().KafkaError
-    return bool(inner.retriable()) or missing(error) or inner.code() in {getattr(codes, name) for name in _PASSING}
+    return bool(inner.retriable()) or is_missing(error) or inner.code() in {getattr(codes, name) for name in _TRANSIENT}
 
 
-def missing(error: Any) -> bool:
+def is_missing(error: Any) -> bool:
     """Tell whether an error says that a topic, a partition or its leader is not there, or not yet."""
     codes = confluent().KafkaError
     return error.args[0].code() in {getattr(codes, name) for name in _MISSING}

@@ -21,7 +21,8 @@ from foretide.clock import Clock, SystemClock
 from foretide.errors import ConfigError
 from foretide.kafka.client import Cluster, confluent
 from foretide.kafka.errors import BrokerError, DataLossError, KafkaError
-from foretide.kafka.segments import KafkaPiece, KafkaSegmentWriter, messages
+from foretide.kafka.reading import reading
+from foretide.kafka.segments import KafkaPiece, KafkaSegmentWriter
 from foretide.kafka.state import ControlState
 from foretide.transport.contract import Commit, SegmentInfo
 from foretide.transport.errors import BatchOrderError, LogFullError, OffsetError
@@ -308,18 +309,13 @@ class KafkaLog:
         return self._state
 
     def _read_control(self, end: int) -> None:
-        library, consumer = confluent(), self._cluster.consumer("control")
-        place = library.TopicPartition(self.control_topic, 0, self._next)
-        self._cluster.patiently(lambda: consumer.assign([place]))
         found: list[tuple[int, dict[str, Any]]] = []
-        try:
-            for message in messages(self._cluster, consumer, self.control_topic, 500):
+        with reading(self._cluster, self.control_topic, {0: self._next}) as reader:
+            for message in reader.messages(500):
                 if message.error() is None:
                     found.append((message.offset(), json.loads(message.value())))
                 if message.offset() >= end - (message.error() is None):
                     break
-        finally:
-            consumer.unassign()
         self._add(found)
         self._next = end
 

@@ -17,8 +17,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from foretide.kafka.client import Cluster, confluent, missing, passing, reason
+from foretide.kafka.client import Cluster, confluent, is_missing, is_transient, reason
 from foretide.kafka.errors import BrokerError, DataLossError, KafkaError, TopicError
+from foretide.kafka.reading import reading
 from foretide.transport.contract import Block, SegmentInfo
 
 __all__ = ["KafkaPiece", "KafkaSegmentWriter", "OpenKafkaSegment"]
@@ -147,9 +148,9 @@ class OpenKafkaSegment:
     def _failure(self) -> KafkaError:
         cluster, library = self._writer.cluster, confluent()
         error = library.KafkaException(self._error)
-        if missing(error):
+        if is_missing(error):
             return TopicError(cluster.who, self._writer.topic, cluster.servers)
-        if passing(error) or self._error.code() == library.KafkaError._MSG_TIMED_OUT:
+        if is_transient(error) or self._error.code() == library.KafkaError._MSG_TIMED_OUT:
             return BrokerError(cluster.who, cluster.servers, cluster.patience_s, reason(error))
         return cluster.failure(error)
 
@@ -193,12 +194,9 @@ class KafkaPiece:
     def _payloads(self, index: int, last: int) -> Iterator[bytes]:
         topic, partition, _ = self.info.name.rsplit(":", 2)
         wanted = [block.end - 1 for block in self.info.blocks[index : last + 1]]
-        library, consumer = confluent(), self.cluster.consumer("segments", queued_min_messages=4)
-        place = library.TopicPartition(topic, int(partition), wanted[0])
-        self.cluster.patiently(lambda: consumer.assign([place]))
-        try:
+        with reading(self.cluster, topic, {int(partition): wanted[0]}, queued_min_messages=4) as reader:
             found = 0
-            for message in messages(self.cluster, consumer, topic):
+            for message in reader.messages():
                 if message.offset() > wanted[found]:
                     raise self._lost(wanted[found], "no such block")
                 if message.error() is None and message.offset() == wanted[found]:
@@ -206,8 +204,6 @@ class KafkaPiece:
                     found += 1
                     if found == len(wanted):
                         return
-        finally:
-            consumer.unassign()
 
     def _block(self, number: int, payload: bytes) -> pa.RecordBatch:
         block = self.info.blocks[number]
@@ -219,31 +215,3 @@ class KafkaPiece:
     def _lost(self, offset: int, got: str) -> DataLossError:
         topic, partition, _ = self.info.name.rsplit(":", 2)
         return DataLossError(self.cluster.who, topic, int(partition), f"a block at offset {offset}", got)
-
-
-def messages(cluster: Cluster, consumer: Any, topic: str, count: int = 16) -> Iterator[Any]:
-    """Yield messages of what is assigned, ends of partitions among them, waiting while the broker is away.
-
-    Raises
-    ------
-    BrokerError
-        When nothing comes for longer than the cluster's patience.
-    """
-    library, since_s = confluent(), time.monotonic()
-    while True:
-        first = consumer.poll(0.2)
-        # What else is there, without waiting for more.
-        for message in [first, *consumer.consume(count, 0)] if first is not None else ():
-            error = message.error()
-            if error is None or error.code() == library.KafkaError._PARTITION_EOF:
-                since_s = time.monotonic()
-                yield message
-            elif error.code() == library.KafkaError._AUTO_OFFSET_RESET:
-                place = message.partition()
-                raise DataLossError(cluster.who, topic, place, "the events to be read", "an offset out of range")
-            elif missing(library.KafkaException(error)):
-                cluster.partitions(topic)
-            elif not passing(library.KafkaException(error)):
-                raise cluster.failure(library.KafkaException(error))
-        if time.monotonic() - since_s > cluster.patience_s + 5.0:
-            raise BrokerError(cluster.who, cluster.servers, cluster.patience_s, "no messages came")

@@ -104,7 +104,7 @@ def status(
     topics: dict[str, dict[str, int]] = {}
     if info is not None:
         cluster = Cluster(info.servers, "foretide kafka status", 5.0)
-        known = cluster.patiently(lambda: cluster.admin().list_topics(timeout=5.0)).topics
+        known = cluster.retry(lambda: cluster.admin().list_topics(timeout=5.0)).topics
         for name in sorted(name for name in known if not name.startswith("__")):
             held = cluster.offsets(name)
             events = sum(offsets.end - offsets.first for offsets in held.values())

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from foretide.kafka import BrokerError, DataLossError, confluent
+from foretide.kafka import BrokerError, DataLossError
 from foretide.kafka.client import Offsets
-from foretide.kafka.segments import messages
+from foretide.kafka.reading import reading
 from foretide.kafka.values import decode
 from foretide.spark.kafka_options import METADATA, KafkaSourcePlan
 from foretide.spark.tasks.operators import EVENT_TIME_COLUMN
@@ -197,14 +197,12 @@ class KafkaSlice:
             yield self._rows(waiting)
 
     def _messages(self) -> Iterator[Any]:
-        library, cluster = confluent(), self.plan.cluster
         reset = "earliest" if self.plan.lossy else "error"
-        consumer = cluster.consumer("source", queued_min_messages=10_000, auto_offset_reset=reset)
+        config = {"queued_min_messages": 10_000, "auto_offset_reset": reset}
         left = {part.partition: part for part in self.ranges}
-        places = [library.TopicPartition(self.plan.topic, part.partition, part.first) for part in self.ranges]
-        cluster.patiently(lambda: consumer.assign(places))
-        try:
-            for message in messages(cluster, consumer, self.plan.topic, 2_000):
+        starts = {part.partition: part.first for part in self.ranges}
+        with reading(self.plan.cluster, self.plan.topic, starts, **config) as reader:
+            for message in reader.messages(2_000):
                 part = left.get(message.partition())
                 if part is None:
                     continue
@@ -215,13 +213,9 @@ class KafkaSlice:
                     del left[part.partition]
                     if not left:
                         return
-                    consumer.pause([library.TopicPartition(self.plan.topic, part.partition)])
+                    reader.pause(part.partition)
                 elif message.error() is not None and not self.plan.lossy:
                     raise self._lost(part, message.offset())
-        finally:
-            # The client remembers a pause beyond the assignment.
-            consumer.resume(places)
-            consumer.unassign()
 
     def _rows(self, found: Sequence[Any]) -> pa.RecordBatch:
         plan = self.plan

@@ -8,7 +8,6 @@ whole.
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +18,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from foretide.kafka import BrokerError, KafkaError, confluent
-from foretide.kafka.client import missing, passing, reason
+from foretide.kafka.client import is_missing, is_transient
 from foretide.kafka.values import encode_values
 from foretide.spark.errors import OperatorError
 from foretide.spark.kafka_options import KafkaSinkPlan
@@ -27,10 +26,8 @@ from foretide.spark.tasks.contract import EdgeWriter
 
 __all__ = ["KafkaSink", "MessageEncoder"]
 
-_LOG = logging.getLogger(__name__)
 T = TypeVar("T")
 _CHUNK = 10_000
-_PAUSE_S = 0.25
 
 
 @dataclass(frozen=True)
@@ -97,7 +94,7 @@ class KafkaSink:
     def committed(self, batch_id: int) -> bool:
         """Tell whether the batch is in the topic."""
         if self._last is None:
-            self._last = self._patiently(self._read_last)
+            self._last = self._retry(self._read_last)
         return batch_id <= self._last
 
     def task_writer(self, batch_id: int) -> EdgeWriter | None:
@@ -108,7 +105,7 @@ class KafkaSink:
         """Send the messages and the batch's id, unless they are there already."""
         if rows is None or not rows.num_rows or self.committed(batch_id):
             return
-        self._patiently(lambda: self._transaction(batch_id, rows))
+        self._retry(lambda: self._transaction(batch_id, rows))
         self._last = batch_id
 
     def close(self) -> None:
@@ -207,35 +204,22 @@ class KafkaSink:
             raise library.KafkaException(found.error)
         return int(found.offset) - 1 if found.offset >= 0 else -1
 
-    def _patiently(self, call: Callable[[], T]) -> T:
+    def _retry(self, call: Callable[[], T]) -> T:
         """Call until it succeeds, waiting for a broker that is away."""
-        library, began_s = confluent(), time.monotonic()
-        while True:
-            try:
-                return call()
-            except library.KafkaException as error:
-                self._check(error, time.monotonic() - began_s)
-            if self._closed.wait(_PAUSE_S):
-                raise BrokerError(self._cluster.who, self._cluster.servers, self._cluster.patience_s, "stopped")
+        return self._cluster.retry(call, transient=self._is_transient, stop=self._closed)
 
-    def _check(self, error: Any, waited_s: float) -> None:
-        """Raise what will not pass by itself."""
+    def _is_transient(self, error: Any) -> bool:
+        """Tell whether an error may pass by itself; a topic that is gone and a second writer are told apart."""
         inner, codes = error.args[0], confluent().KafkaError
-        if missing(error):
+        if is_missing(error):
             self._cluster.partitions(self._plan.topic)
         if inner.code() in (codes._FENCED, codes.INVALID_PRODUCER_EPOCH, codes.PRODUCER_FENCED):
             raise KafkaError(
                 f"{self._cluster.who}: expected to be the only writer of run {self._name!r}, got another driver that "
                 "has taken over; stop one of the two"
             ) from error
-        waits = passing(error) or inner.txn_requires_abort() or inner.code() in (codes._MSG_TIMED_OUT, codes._STATE)
-        if not waits:
-            raise self._cluster.failure(error) from error
-        if waited_s >= self._cluster.patience_s:
-            raise BrokerError(
-                self._cluster.who, self._cluster.servers, self._cluster.patience_s, reason(error)
-            ) from error
-        _LOG.warning("%s: batch is tried again: %s", self._cluster.who, reason(error))
+        again = inner.txn_requires_abort() or inner.code() in (codes._MSG_TIMED_OUT, codes._STATE)
+        return again or is_transient(error)
 
 
 def _once_there_is_room(producer: Any, produce: Callable[[], None]) -> None:
