@@ -13,9 +13,10 @@ import uuid
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import NoReturn, Self
 
 from foretide.extras import needs_extra
+from foretide.files import replace_json
 from foretide.kafka.client import Cluster
 from foretide.kafka.errors import BrokerError, KafkaError
 from foretide.kafka.jars import BROKER_PACKAGES, cache_directory, fetch, find_program
@@ -163,18 +164,25 @@ class Broker:
                 start_new_session=True,
             )
         info = BrokerInfo(self._process.pid, self.servers, str(self.directory))
-        (self.directory / "broker.json").write_text(json.dumps(asdict(info)), encoding="utf-8")
-        self._await_answer()
+        replace_json(self.directory / "broker.json", asdict(info))
+        try:
+            self._await_answer()
+        except BaseException:
+            # Nobody would know of a broker that was given up while it started.
+            self.stop(kill=True)
+            raise
         return info
 
     def stop(self, *, kill: bool = False) -> None:
         """Stop it cleanly, or at once as a power failure would; nothing happens if it does not run."""
-        info = find_broker(self.directory)
-        if info is not None:
-            end_process(info.pid, kill=kill)
         if self._process is not None:
+            # Its command line, by which `find_broker` knows it, is not there yet in the moment of its start.
+            if self._process.poll() is None:
+                end_process(self._process.pid, kill=kill)
             self._process.wait()
             self._process = None
+        if (info := find_broker(self.directory)) is not None:
+            end_process(info.pid, kill=kill)
         (self.directory / "broker.json").unlink(missing_ok=True)
 
     def wait(self) -> int:
@@ -243,11 +251,9 @@ class Broker:
                 return
             except BrokerError:
                 if time.monotonic() >= deadline_s:
-                    self.stop(kill=True)
                     self._fail(f"no answer within {_START_S:g} s")
 
-    def _fail(self, got: str) -> None:
-        (self.directory / "broker.json").unlink(missing_ok=True)
+    def _fail(self, got: str) -> NoReturn:
         said = (self.directory / "console.log").read_text(encoding="utf-8", errors="replace").strip()
         last = said.splitlines()[-1] if said else "nothing"
         raise KafkaError(

@@ -8,6 +8,7 @@ import pickle
 import socket
 from pathlib import Path
 
+import psutil
 import pytest
 
 from foretide.errors import ConfigError, error_as_data, error_from_data
@@ -34,15 +35,15 @@ def test_a_missing_program_is_named_with_what_to_do(
         find_program(program, "the Kafka broker")
 
 
-def fake_maven(folder: Path, script: str) -> None:
-    file = folder / "mvn"
+def fake_program(folder: Path, name: str, script: str) -> None:
+    file = folder / name
     file.write_text(f"#!/bin/sh\n{script}\n")
     file.chmod(0o755)
 
 
 def test_packages_are_fetched_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     script = 'for word; do case $word in -DoutputDirectory=*) d=${word#*=};; esac; done; mkdir -p "$d"; : > "$d/a.jar"'
-    fake_maven(tmp_path, f'{script}; echo x >> "{tmp_path}/calls"')
+    fake_program(tmp_path, "mvn", f'{script}; echo x >> "{tmp_path}/calls"')
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     for _ in range(2):
         jars = fetch(["org.x:y:1.0"], tmp_path / "cache")
@@ -51,7 +52,7 @@ def test_packages_are_fetched_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
 
 
 def test_what_maven_says_is_in_the_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    fake_maven(tmp_path, "echo '[ERROR] Could not find artifact org.x:y'; exit 1")
+    fake_program(tmp_path, "mvn", "echo '[ERROR] Could not find artifact org.x:y'; exit 1")
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     with pytest.raises(KafkaError, match=r"org\.x:y:1\.0.*got Could not find artifact org\.x:y"):
         fetch(["org.x:y:1.0"], tmp_path / "cache")
@@ -69,6 +70,29 @@ def test_a_taken_port_is_named(tmp_path: Path) -> None:
         port = taken.getsockname()[1]
         with pytest.raises(KafkaError, match=f"port {port}: expected it to be free"):
             Broker(tmp_path, port).start()
+
+
+@pytest.mark.parametrize("reason", [KeyboardInterrupt(), BrokerError("x", "localhost:1", 2.0, "no answer")])
+def test_a_broker_that_is_given_up_while_it_starts_is_stopped(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, reason: BaseException
+) -> None:
+    fake_program(tmp_path, "java", 'case "$*" in *StorageTool*) exit 0;; esac; while :; do sleep 0.1; done')
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setattr("foretide.kafka.broker.fetch", lambda packages: [])
+    broker, processes = Broker(tmp_path / "broker", port=0), list[int]()
+
+    def give_up() -> None:
+        assert broker._process is not None
+        processes.append(broker._process.pid)
+        raise reason
+
+    monkeypatch.setattr(broker, "_await_answer", give_up)
+    with pytest.raises(type(reason)):
+        broker.start()
+    [process] = processes
+    assert not psutil.pid_exists(process)
+    assert not (broker.directory / "broker.json").exists()
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,12 @@ import json
 import signal
 from pathlib import Path
 from types import FrameType
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from foretide.kafka import BrokerInfo
 
 __all__ = ["app"]
 
@@ -28,34 +31,37 @@ def up(
         list[str] | None,
         typer.Option(help="A topic to create unless it is there, with its partitions.", metavar="NAME[:N]"),
     ] = None,
-    detach: Annotated[
-        bool, typer.Option("--detach", "-d", help="Return once it answers; foretide kafka down ends it.")
+    foreground: Annotated[
+        bool,
+        typer.Option("--foreground/--detach", "-f/-d", help="Keep it in this terminal, until Ctrl+C."),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print where it is as JSON.")] = False,
 ) -> None:
-    """Start a Kafka broker: one node, on loopback, until Ctrl+C.
+    """Start a Kafka broker, one node on loopback, and return once it answers; foretide kafka down stops it.
 
     Its packages come from Maven Central once, by mvn; later starts need no network. Topics outlast a stop.
 
-    [bold]Example:[/] foretide kafka up --topic orders:4 --detach
+    [bold]Example:[/] foretide kafka up --topic orders:4
     """
     from foretide.kafka import Broker, Cluster
 
+    topics = [_topic(text) for text in topic or ()]
     broker = Broker(directory, port, heap_mb=heap_mb)
     typer.echo("starting Kafka", err=True)
     info = broker.start()
     try:
-        for name, partitions in map(_topic, topic or ()):
+        for name, partitions in topics:
             Cluster(info.servers, "foretide kafka up", 10.0).ensure_topic(name, partitions)
-    except Exception:
+    except BaseException:
         broker.stop()
         raise
     if as_json:
-        body = {"servers": info.servers, "process": info.pid, "data": str(info.directory), "log": str(info.log)}
-        typer.echo(json.dumps(body, indent=2, ensure_ascii=False))
+        typer.echo(json.dumps(_facts(info), indent=2, ensure_ascii=False))
     else:
-        typer.echo(f"servers  {info.servers}\nprocess  {info.pid}\ndata     {info.directory}\nlog      {info.log}")
-    if detach:
+        _show(info)
+    if not foreground:
+        if not as_json:
+            typer.echo("It runs in the background; foretide kafka down stops it.", err=True)
         return
     typer.echo("Ctrl+C stops it", err=True)
     signal.signal(signal.SIGTERM, _interrupt)
@@ -110,15 +116,27 @@ def status(
             events = sum(offsets.end - offsets.first for offsets in held.values())
             topics[name] = {"partitions": len(held), "events": events}
     if as_json:
-        body = {"running": info is not None, "servers": info.servers if info else None, "topics": topics}
-        typer.echo(json.dumps(body, indent=2, ensure_ascii=False))
+        typer.echo(
+            json.dumps({"running": info is not None, **_facts(info), "topics": topics}, indent=2, ensure_ascii=False)
+        )
         return
     if info is None:
         typer.echo("no broker runs there; start one: foretide kafka up")
         return
-    typer.echo(f"servers  {info.servers}\nprocess  {info.pid}\ndata     {info.directory}\nlog      {info.log}")
+    _show(info)
     for name, facts in topics.items():
         typer.echo(f"topic    {name}: {facts['partitions']} partitions, {facts['events']} events")
+
+
+def _facts(info: BrokerInfo | None) -> dict[str, str | int | None]:
+    if info is None:
+        return dict.fromkeys(("servers", "process", "data", "log"))
+    return {"servers": info.servers, "process": info.pid, "data": info.directory, "log": str(info.log)}
+
+
+def _show(info: BrokerInfo) -> None:
+    for name, value in _facts(info).items():
+        typer.echo(f"{name:<8} {value}")
 
 
 def _topic(text: str) -> tuple[str, int]:
