@@ -39,12 +39,12 @@ class ControlState:
     >>> state.end_offset, state.used_bytes
     (3, 90)
     >>> state.add({"kind": "commit", "reader": "count", "offset": 3})
-    >>> state.head, state.used_bytes, state.known("s", 0).retired
+    >>> state.first_offset, state.used_bytes, state.known("s", 0).retired
     (3, 0, True)
     """
 
     held: list[Held] = field(default_factory=list)
-    head: int = 0
+    first_offset: int = 0
     end_offset: int = 0
     sequence: int = 0
     #: The last batch of each stage, and the last of those that are consumed.
@@ -58,6 +58,17 @@ class ControlState:
     def used_bytes(self) -> int:
         """Bytes of what is not consumed."""
         return sum(part.commit.bytes for part in self.held)
+
+    def segments_from(self, offset: int) -> list[tuple[int, SegmentInfo]]:
+        """Return the segments with rows at or after `offset`, each with the offset of its first row."""
+        found: list[tuple[int, SegmentInfo]] = []
+        for part in self.held:
+            base = part.commit.base_offset
+            for info in part.segments:
+                if base + info.rows > offset:
+                    found.append((base, info))
+                base += info.rows
+        return found
 
     def known(self, stage: str, batch_id: int) -> Commit | None:
         """Return the commit of a batch, also of one consumed since; None when there is none."""
@@ -76,7 +87,7 @@ class ControlState:
         if kind == "batch":
             self._add_batch(record)
         elif kind == "register":
-            self.readers.setdefault(record["reader"], self.end_offset if record["at_end"] else self.head)
+            self.readers.setdefault(record["reader"], self.end_offset if record["at_end"] else self.first_offset)
         elif kind == "commit" and record["reader"] in self.readers:
             self.readers[record["reader"]] = max(self.readers[record["reader"]], int(record["offset"]))
         elif kind == "unregister":
@@ -101,7 +112,7 @@ class ControlState:
         floor = min(self.readers.values())
         while self.held and self.held[0].commit.end_offset <= floor:
             part = self.held.pop(0)
-            self.head = part.commit.end_offset
+            self.first_offset = part.commit.end_offset
             self.retired[part.commit.stage] = replace(part.commit, retired=True)
             for info in part.segments:
                 topic, partition, _ = info.name.rsplit(":", 2)
@@ -125,7 +136,7 @@ class ControlState:
         """Return it as plain data."""
         return {
             "held": [[*_plain(part.commit), [info.to_json() for info in part.segments]] for part in self.held],
-            "head": self.head,
+            "head": self.first_offset,
             "end": self.end_offset,
             "sequence": self.sequence,
             "last": self.last,

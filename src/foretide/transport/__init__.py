@@ -16,12 +16,10 @@ from foretide.transport.contract import (
     split,
 )
 from foretide.transport.errors import BatchOrderError, CorruptLogError, LogFullError, OffsetError
-from foretide.transport.ledger import ArrowBatchWriter
-from foretide.transport.segment import ArrowPiece, ArrowSegmentWriter, read_piece
+from foretide.transport.segment import ArrowPiece, ArrowSegmentWriter
 from foretide.transport.settings import ArrowLogSettings
 
 __all__ = [
-    "ArrowBatchWriter",
     "ArrowLog",
     "ArrowLogSettings",
     "ArrowPiece",
@@ -38,6 +36,5 @@ __all__ = [
     "Piece",
     "SegmentInfo",
     "SegmentWriter",
-    "read_piece",
     "split",
 ]

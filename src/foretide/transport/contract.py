@@ -130,7 +130,14 @@ class SegmentWriter(Protocol):
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> SegmentInfo | None:
         """Write `batches` as one segment; None when they hold no rows. A failure leaves nothing visible."""
-        ...
+        segment = self.open()
+        try:
+            for batch in batches:
+                segment.append(batch)
+            return segment.close()
+        except BaseException:
+            segment.discard()
+            raise
 
 
 class BatchWriter(Protocol):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from urllib.parse import quote
 
 import pyarrow as pa
@@ -14,7 +13,7 @@ from foretide.transport.manifest import Layout, Manifest, ManifestIndex
 from foretide.transport.segment import ArrowSegmentWriter
 from foretide.transport.settings import ArrowLogSettings
 
-__all__ = ["ArrowBatchWriter", "Ledger"]
+__all__ = ["Ledger"]
 
 _MISSING = "run the batch again; if it happens every time, do driver and executors share this directory?"
 
@@ -125,36 +124,3 @@ class Ledger:
             if size != info.bytes:
                 got = "no such file" if size is None else f"{size} bytes"
                 raise CorruptLogError(str(path), f"a segment of {info.bytes} bytes", got, _MISSING)
-
-
-class ArrowBatchWriter:
-    """The transaction of one batch; `ArrowLog.begin` makes it."""
-
-    def __init__(self, ledger: Ledger, stage: str, batch_id: int, committed: Commit | None) -> None:
-        self._ledger, self.stage, self.batch_id = ledger, stage, batch_id
-        self._committed = committed
-
-    @property
-    def committed(self) -> Commit | None:
-        """The commit of this batch, once there is one."""
-        return self._committed
-
-    def segment_writer(self, schema: pa.Schema | None = None) -> ArrowSegmentWriter:
-        """Return what tasks write with."""
-        return self._ledger.segment_writer(self.stage, schema)
-
-    def commit(self, segments: Iterable[SegmentInfo | None]) -> Commit:
-        """Make the rows visible in one step, in the order of `segments`.
-
-        A repeat returns the first commit and removes the segments that it does not name.
-        """
-        present = [info for info in segments if info is not None]
-        with self._ledger.index.lock:
-            self._committed = self._ledger.commit(self.stage, self.batch_id, present)
-        return self._committed
-
-    def abort(self, segments: Iterable[SegmentInfo | None]) -> None:
-        """Remove the segments of a failed attempt; what a commit names stays."""
-        with self._ledger.index.lock:
-            self._ledger.index.refresh()
-            self._ledger.discard(self.stage, self.batch_id, [info for info in segments if info is not None])

@@ -165,6 +165,11 @@ class ManifestIndex:
         return self.head.sequence + len(self.manifests)
 
     @property
+    def first_offset(self) -> int:
+        """The offset of the first row held."""
+        return self.head.offset
+
+    @property
     def end_offset(self) -> int:
         """The offset after the last row."""
         return _end(self.manifests, self.head.offset)

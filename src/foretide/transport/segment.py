@@ -9,27 +9,23 @@ from __future__ import annotations
 import os
 import uuid
 import zlib
-from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import accumulate
 from pathlib import Path
 
 import pyarrow as pa
 
 from foretide.files import sync
-from foretide.transport.contract import Block, SegmentInfo
+from foretide.transport.blocks import BLOCK_ROWS, BlockPiece, BlockWriter
+from foretide.transport.contract import Block, SegmentInfo, SegmentWriter
 from foretide.transport.errors import CorruptLogError
 from foretide.transport.files import full_disk_as, remove
 
-__all__ = ["ArrowPiece", "ArrowSegmentWriter", "SegmentFile", "read_piece"]
-
-BLOCK_ROWS = 16_384
-"""Most rows in a block; small batches are joined until they have half as many."""
+__all__ = ["ArrowPiece", "ArrowSegmentWriter", "SegmentFile"]
 
 
 @dataclass(frozen=True, slots=True)
-class ArrowSegmentWriter:
+class ArrowSegmentWriter(SegmentWriter):
     """Writes segments of one log; all a task needs.
 
     Parameters
@@ -59,40 +55,16 @@ class ArrowSegmentWriter:
         root = Path(self.root)
         return SegmentFile(self, scratch=root / "scratch" / name, target=root / "segments" / name)
 
-    def write(self, batches: Iterable[pa.RecordBatch]) -> SegmentInfo | None:
-        """Write `batches` as one segment; None when they hold no rows."""
-        segment = self.open()
-        try:
-            for batch in batches:
-                segment.append(batch)
-            return segment.close()
-        except BaseException:
-            segment.discard()
-            raise
 
-
-class SegmentFile:
+class SegmentFile(BlockWriter):
     """A segment while it is written: `append` batches, then `close` or `discard`."""
 
     def __init__(self, writer: ArrowSegmentWriter, *, scratch: Path, target: Path) -> None:
+        super().__init__(writer.schema)
         self._settings, self._scratch, self._target = writer, scratch, target
-        self._schema = writer.schema
         self._sink: pa.OSFile | None = None
         self._ipc: pa.RecordBatchFileWriter | None = None
-        self._waiting: list[pa.RecordBatch] = []
-        self._waiting_rows = 0
         self._ends: list[tuple[int, int]] = []
-
-    def append(self, batch: pa.RecordBatch) -> None:
-        """Add the rows of `batch`; they reach the file in blocks."""
-        if batch.num_rows == 0:
-            return
-        if self._schema is None:
-            self._schema = batch.schema.remove_metadata()
-        self._waiting.append(_conform(batch, self._schema))
-        self._waiting_rows += batch.num_rows
-        if self._waiting_rows >= BLOCK_ROWS // 2:
-            self._flush()
 
     def close(self) -> SegmentInfo | None:
         """Finish the file, give it its name and describe it; None, and no file, when it has no rows."""
@@ -119,11 +91,7 @@ class SegmentFile:
                 pass
             remove(self._scratch)
 
-    def _flush(self) -> None:
-        if not self._waiting:
-            return
-        rows = self._waiting[0] if len(self._waiting) == 1 else pa.concat_batches(self._waiting)
-        self._waiting, self._waiting_rows = [], 0
+    def _write_rows(self, rows: pa.RecordBatch) -> None:
         with full_disk_as(self._settings.edge, self._scratch):
             for first in range(0, rows.num_rows, BLOCK_ROWS):
                 self._write_block(rows.slice(first, BLOCK_ROWS))
@@ -139,50 +107,23 @@ class SegmentFile:
 
 
 @dataclass(frozen=True, slots=True)
-class ArrowPiece:
-    """Rows `first` to ``first + rows`` of one segment file."""
+class ArrowPiece(BlockPiece):
+    """Rows `first` to ``first + rows`` of one segment file; uncompressed ones are read without a copy.
+
+    >>> ArrowPiece("a.arrow", SegmentInfo("a.arrow", 9, 0, 0), first=2, rows=7).cut(3, 2).first
+    5
+    """
 
     path: str
     info: SegmentInfo
     first: int
     rows: int
 
-    def cut(self, first: int, rows: int) -> ArrowPiece:
-        """Return the `rows` rows from the `first`-th row of this piece on.
-
-        >>> ArrowPiece("a.arrow", SegmentInfo("a.arrow", 9, 0, 0), first=2, rows=7).cut(3, 2).first
-        5
-        """
-        if first < 0 or rows < 0 or first + rows > self.rows:
-            raise ValueError(f"expected a cut within {self.rows} rows, got {rows} rows from row {first} on")
-        return ArrowPiece(self.path, self.info, self.first + first, rows)
-
-    def read(self, max_rows: int = 10_000) -> Iterator[pa.RecordBatch]:
-        """Yield the rows, see `read_piece`."""
-        return read_piece(self, max_rows)
-
-
-def read_piece(piece: ArrowPiece, max_rows: int = 10_000) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of `piece` in order, in batches of at most `max_rows`, verified and without a copy.
-
-    Raises
-    ------
-    CorruptLogError
-        When the segment is missing or not what was committed.
-    """
-    if piece.rows == 0:
-        return
-    with _open_segment(piece) as source:
-        reader = _ipc_reader(piece, source)
-        starts = [0, *accumulate(block.rows for block in piece.info.blocks)]
-        index = bisect_right(starts, piece.first) - 1
-        row, end = piece.first, piece.first + piece.rows
-        while row < end:
-            batch = _verified_block(piece, source, reader, index)
-            stop = min(end, starts[index + 1])
-            for first in range(row, stop, max_rows):
-                yield batch.slice(first - starts[index], min(max_rows, stop - first))
-            row, index = stop, index + 1
+    def _blocks(self, first: int, end: int) -> Iterator[pa.RecordBatch]:
+        with _open_segment(self) as source:
+            reader = _ipc_reader(self, source)
+            for index in range(first, end):
+                yield _verified_block(self, source, reader, index)
 
 
 def _open_segment(piece: ArrowPiece) -> pa.MemoryMappedFile:
@@ -241,9 +182,3 @@ def _describe(path: Path, name: str, ends: list[tuple[int, int]]) -> SegmentInfo
 def _bytes(source: pa.MemoryMappedFile, start: int, end: int) -> pa.Buffer:
     source.seek(start)
     return source.read_buffer(end - start)
-
-
-def _conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    if batch.schema.equals(schema):
-        return batch
-    return batch.select(schema.names).cast(schema)

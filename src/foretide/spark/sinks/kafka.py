@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from foretide.kafka import BrokerError, KafkaError, confluent
 from foretide.kafka.client import is_missing, is_transient
+from foretide.kafka.sending import produce_when_there_is_room
 from foretide.kafka.values import encode_values
 from foretide.spark.errors import OperatorError
 from foretide.spark.kafka_options import KafkaSinkPlan
@@ -181,7 +182,7 @@ class KafkaSink:
             columns = [chunk[name].to_pylist() for name in names]
             for key, value, *found in zip(keys, values, *columns, strict=True):
                 message = partial(producer.produce, topic, value, key, on_delivery=delivered)
-                _once_there_is_room(
+                produce_when_there_is_room(
                     producer, partial(message, headers=list(zip(self._plan.headers, found, strict=True)))
                 )
             return
@@ -220,14 +221,6 @@ class KafkaSink:
             ) from error
         again = inner.txn_requires_abort() or inner.code() in (codes._MSG_TIMED_OUT, codes._STATE)
         return again or is_transient(error)
-
-
-def _once_there_is_room(producer: Any, produce: Callable[[], None]) -> None:
-    while True:
-        try:
-            return produce()
-        except BufferError:
-            producer.poll(0.05)
 
 
 def _bytes(column: pa.Array) -> pa.Array:
