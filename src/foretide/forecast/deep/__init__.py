@@ -3,11 +3,8 @@
 May import `forecast`.
 """
 
-from foretide.forecast.deep.bigru import BiGru
-from foretide.forecast.deep.bilstm import BiLstm
-from foretide.forecast.deep.gru import Gru
-from foretide.forecast.deep.lstm import Lstm
 from foretide.forecast.deep.minmax import MinMax
+from foretide.forecast.deep.models import BiGru, BiLstm, Gru, Lstm
 from foretide.forecast.deep.recurrent import Recurrent
 from foretide.forecast.deep.settings import TrainingSettings
 from foretide.forecast.deep.trained import Trained
