@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import socket
-import threading
 import time
-from types import TracebackType
-from typing import Self
+from typing import ClassVar
 
 import uvicorn
 
+from foretide.background import Background
 from foretide.errors import ConfigError
 from foretide.service.app import create_app
 from foretide.service.settings import ServiceSettings
@@ -24,7 +23,7 @@ _START_S = 30.0
 _IDLE_S = 30
 
 
-class BackgroundService:
+class BackgroundService(Background):
     """The service in a thread of this process, for instance beside a run; as a context manager it ends with it.
 
     Parameters
@@ -40,13 +39,13 @@ class BackgroundService:
         When the address cannot be listened on.
     """
 
+    _name: ClassVar[str] = "foretide-service"
+
     def __init__(self, store: RunStore, settings: ServiceSettings | None = None) -> None:
+        super().__init__()
         self.settings = settings or ServiceSettings()
         self._socket = _listen(self.settings)
         self._server = _server(store, self.settings)
-        self._thread = threading.Thread(
-            target=self._server.run, args=([self._socket],), name="foretide-service", daemon=True
-        )
 
     @property
     def url(self) -> str:
@@ -55,33 +54,27 @@ class BackgroundService:
 
     def start(self) -> None:
         """Begin to serve, and return once it does."""
-        self._thread.start()
+        super().start()
         due_s = time.monotonic() + _START_S
-        while not self._server.started and self._thread.is_alive() and time.monotonic() < due_s:
+        while not self._server.started and self.is_alive and time.monotonic() < due_s:
             time.sleep(0.01)
 
     def wait(self) -> None:
         """Serve until the process is interrupted, or the thread ends."""
         try:
-            while self._thread.is_alive():
+            while self._thread is not None and self._thread.is_alive():
                 self._thread.join(0.5)
         except KeyboardInterrupt:
             pass
 
-    def stop(self) -> None:
+    def stop(self, timeout_s: float = _GRACE_S + 3.0) -> None:
         """End within a few seconds."""
         self._server.should_exit = True
-        self._thread.join(_GRACE_S + 3)
+        super().stop(timeout_s)
         self._socket.close()
 
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
+    def _run(self) -> None:
+        self._server.run([self._socket])
 
 
 def _server(store: RunStore, settings: ServiceSettings) -> uvicorn.Server:
