@@ -18,7 +18,7 @@ from foretide import Topology, flow
 from foretide.apps.base import App, Rows
 from foretide.apps.values import VALUES, DabsOptions
 
-__all__ = ["APP", "finalize", "work"]
+__all__ = ["APP", "compute", "finalize", "work"]
 
 
 def work(batch: pa.RecordBatch, work_s: float) -> pa.RecordBatch:

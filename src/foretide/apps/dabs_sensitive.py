@@ -14,11 +14,9 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-import pyarrow as pa
-
 from foretide import Topology, flow
-from foretide.apps.base import App, Rows
-from foretide.apps.dabs_insensitive import finalize
+from foretide.apps.base import App
+from foretide.apps.dabs_insensitive import compute, finalize
 from foretide.apps.values import VALUES, DabsOptions, cost_s, mean_cost_s
 
 __all__ = ["APP", "work"]
@@ -45,14 +43,6 @@ def declare(options: DabsOptions) -> Topology:
         )
         .operator("finalize", finalize, mode="arrow", execution_s=0.000005, selectivity=1.0, replicas=(1, 2))
     )
-
-
-def compute(events: pa.Table, options: DabsOptions) -> Rows:
-    """Square every value by itself."""
-    return [
-        (row["id"], row["value"], row["value"] ** 2, "odd" if row["value"] % 2 else "even")
-        for row in events.to_pylist()
-    ]
 
 
 APP = App(
