@@ -1,7 +1,8 @@
-"""One Spark session for all tests that need one."""
+"""One Spark session for all tests of a process that need one, and what makes tests on Spark quick."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -20,11 +21,28 @@ PYSPARK_WARNINGS = (
 )
 
 
+# Virtual machines of tests live for seconds: a quick compiler and one thread that collects garbage take a third less
+# processor time. By this variable the flags reach the sessions of commands and programs that tests start as well.
+FLAGS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+os.environ.setdefault(
+    "PYSPARK_SUBMIT_ARGS",
+    f'--conf "spark.driver.extraJavaOptions={FLAGS}" --conf "spark.executor.extraJavaOptions={FLAGS}" pyspark-shell',
+)
+
+# What runs in one process, the longest first: the tests of a file share a session, and all of Kafka's one broker.
+GROUPS = {"test_kafka": "kafka", "test_transport": "kafka"}
+LONGEST = ("test_kafka", "test_kill", "test_tutorial", "test_engine", "test_run_command", "test_closed_loop")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if HERE in item.path.parents:
             for text in PYSPARK_WARNINGS:
                 item.add_marker(pytest.mark.filterwarnings(text))
+        if item.get_closest_marker("spark") or item.get_closest_marker("kafka"):
+            item.add_marker(pytest.mark.xdist_group(GROUPS.get(item.path.stem, item.path.stem)))
+    places = {name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.path.stem, len(places)))
 
 
 @pytest.fixture(scope="session")

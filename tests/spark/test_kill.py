@@ -15,73 +15,80 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
+import kill_driver
 import psutil
 import psycopg
 import pyarrow.parquet as pq
 import pytest
 from postgres_server import PostgresServer
+from pyspark import cloudpickle
+from pyspark.sql import SparkSession
+from waiting import wait_for
 
+from foretide.spark import start
 from foretide.traces import Replay, load_trace, payload
 from foretide.transport import ArrowLog
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-PROGRAM = Path(__file__).parent / "programs" / "kill_driver.py"
+# Workers cannot import the program, so what is defined there travels with the topology.
+cloudpickle.register_pickle_by_value(kill_driver)
+
+PROGRAM = Path(kill_driver.__file__)
 BATCH_ROWS = 250
 # `make soak` runs these tests at full length.
 KILLS = 10 if os.environ.get("FORETIDE_SOAK") else 3
 SECONDS = 180.0
+# Enough that tasks which were lost have been run again.
+BATCHES_AFTER_KILLS = 4
 
 Row = tuple[int, int, str, int]
-Write = Callable[..., str]
 
 
 class Driver:
     """The driver program in a process of its own, to be started, killed and started again."""
 
-    def __init__(self, root: Path, trace: str, master: str, server: str) -> None:
+    def __init__(self, root: Path, trace: str, server: str) -> None:
         self.root, self.starts = root, 0
-        self._settings = {
-            "root": str(root),
-            "trace": trace,
-            "master": master,
-            "server": server,
-            "batch_rows": BATCH_ROWS,
-        }
+        self._settings = {"root": str(root), "trace": trace, "server": server, "batch_rows": BATCH_ROWS}
         self._process: subprocess.Popen[bytes] | None = None
         self._known: dict[int, psutil.Process] = {}
 
-    def start(self, die_after: str | None = None) -> None:
-        for name in ("working", "done"):
+    def start(self, master: str, die_after: str | None = None) -> None:
+        for name in ("batches", "done"):
             (self.root / name).unlink(missing_ok=True)
         self.starts += 1
         given = self.root / "settings.json"
-        given.write_text(json.dumps({**self._settings, "seed": self.starts, "die_after": die_after}))
+        given.write_text(json.dumps({**self._settings, "master": master, "seed": self.starts, "die_after": die_after}))
         with (self.root / f"driver-{self.starts}.log").open("wb") as log:
             self._process = subprocess.Popen(
                 [sys.executable, str(PROGRAM), str(given)], stdout=log, stderr=log, start_new_session=True
             )
 
-    def wait_for(self, name: str, seconds: float = SECONDS) -> None:
-        """Wait until the program has written a file; it must not end otherwise."""
-        deadline_s = time.monotonic() + seconds
-        while not (self.root / name).exists():
-            self.children()
-            assert self._process is not None
-            ended = self._process.poll()
-            assert ended is None or (self.root / name).exists(), self._log()
-            assert time.monotonic() < deadline_s, self._log()
-            time.sleep(0.05)
+    @property
+    def done(self) -> bool:
+        """Whether all input is through."""
+        return (self.root / "done").exists()
+
+    def batches(self) -> int:
+        """Return how many batches are through since the last start."""
+        written = self.root / "batches"
+        return int(written.read_text()) if written.exists() else 0
+
+    def wait_for_batches(self, count: int) -> None:
+        """Wait until so many batches are through, or all input is; the program must not end otherwise."""
+        wait_for(lambda: self.batches() >= count or self.done, SECONDS, check=self._check)
 
     def wait_for_death(self) -> None:
         """Wait until the program has killed itself."""
         assert self._process is not None
-        deadline_s = time.monotonic() + SECONDS
-        while self._process.poll() is None:
-            self.children()
-            assert time.monotonic() < deadline_s, self._log()
-            time.sleep(0.05)
+        wait_for(lambda: self._process.poll() is not None, SECONDS, check=self.children)
         assert self._process.returncode == -signal.SIGKILL, self._log()
+
+    def _check(self) -> None:
+        self.children()
+        assert self._process is not None
+        assert self._process.poll() is None or self.done, self._log()
 
     def children(self, *words: str) -> list[psutil.Process]:
         """Return its processes, those with all of `words` in their command line."""
@@ -131,16 +138,15 @@ def server(postgres: PostgresServer) -> str:
 
 
 @pytest.fixture
-def make_driver(tmp_path: Path, server: str) -> Iterator[Callable[[str, str], Driver]]:
-    drivers: list[Driver] = []
+def trace(write_trace: Callable[..., str]) -> str:
+    return write_trace(*[1000.0] * (2 * KILLS + 2))
 
-    def make(trace: str, master: str) -> Driver:
-        drivers.append(Driver(tmp_path, trace, master, server))
-        return drivers[-1]
 
-    yield make
-    for driver in drivers:
-        driver.close()
+@pytest.fixture
+def driver(tmp_path: Path, trace: str, server: str) -> Iterator[Driver]:
+    driver = Driver(tmp_path, trace, server)
+    yield driver
+    driver.close()
 
 
 def expected_rows(trace: str) -> list[Row]:
@@ -188,50 +194,22 @@ def uncommitted(root: Path, stage: str) -> set[int]:
     return {batch for batch in planned if batch > max(done, default=-1)}
 
 
-def test_a_driver_that_is_killed_again_and_again_loses_nothing_and_repeats_nothing(
-    make_driver: Callable[[str, str], Driver], write_trace: Write, tmp_path: Path, server: str
-) -> None:
-    numbers = random.Random(20)
-    trace = write_trace(*[1000.0] * (KILLS + 1))
-    driver = make_driver(trace, "local[2]")
-    for kill in range(KILLS):
-        moment = ("after shout", "any time", "after in", "at the start")[kill % 4]
-        if moment.startswith("after"):
-            stage = moment.removeprefix("after ")
-            driver.start(die_after=stage)
-            driver.wait_for_death()
-            assert uncommitted(tmp_path, stage)
-            continue
-        driver.start()
-        if moment == "any time":
-            driver.wait_for("working")
-        time.sleep(numbers.uniform(0.0, 3.0 if moment == "any time" else 9.0))
-        driver.kill()
-    driver.start()
-    driver.wait_for("done")
-    check_sinks(tmp_path, trace, server)
-
-
 def candidates_for(victim: str, driver: Driver) -> list[psutil.Process]:
     """Return the processes of a kind, waiting for one: right after a kill, its successor is still to come.
 
     There are none when all input is through.
     """
-    deadline_s = time.monotonic() + SECONDS
-    while time.monotonic() < deadline_s:
-        if (driver.root / "done").exists():
-            return []
-        found = driver.children(
-            "CoarseGrainedExecutorBackend" if victim == "executor" else "foretide.spark.pool.daemon"
-        )
-        if victim == "worker":
-            # Forks of the daemon are the workers; the daemon itself is their parent.
-            daemons = {process.pid for process in found}
-            found = [process for process in found if parent_of(process) in daemons]
-        if found:
-            return sorted(found, key=lambda process: process.pid)
-        time.sleep(0.1)
-    raise AssertionError(f"no {victim} to kill within {SECONDS} s")
+
+    def found() -> list[psutil.Process]:
+        if victim == "executor":
+            return driver.children("CoarseGrainedExecutorBackend")
+        # Forks of the daemon are the workers; the daemon itself is their parent.
+        daemons = driver.children("foretide.spark.pool.daemon")
+        numbers = {process.pid for process in daemons}
+        return [process for process in daemons if parent_of(process) in numbers]
+
+    wait_for(lambda: driver.done or found(), SECONDS)
+    return sorted(found(), key=lambda process: process.pid)
 
 
 def words_of(process: psutil.Process) -> list[str]:
@@ -250,21 +228,37 @@ def parent_of(process: psutil.Process) -> int | None:
         return None
 
 
-def test_executors_and_workers_that_are_killed_cost_no_row(
-    make_driver: Callable[[str, str], Driver], write_trace: Write, tmp_path: Path, server: str
-) -> None:
-    numbers = random.Random(21)
-    trace = write_trace(*[1000.0] * 8)
-    driver = make_driver(trace, "local-cluster[2,1,1024]")
-    driver.start()
-    driver.wait_for("working")
-    victims = ["worker", "executor", "worker"] * (2 if KILLS > 3 else 1)
+def kill_around(driver: Driver, numbers: random.Random) -> set[str]:
+    """Kill Python workers and an executor of a driver that lives on, and see it go on; return what was killed."""
     killed = set()
-    for victim in victims:
+    for victim in ("worker", "executor", "worker"):
         time.sleep(numbers.uniform(0.2, 1.0))
         if found := candidates_for(victim, driver):
             numbers.choice(found).kill()
             killed.add(victim)
-    driver.wait_for("done")
+    driver.wait_for_batches(driver.batches() + BATCHES_AFTER_KILLS)
+    return killed
+
+
+def test_whatever_is_killed_nothing_is_lost_and_nothing_comes_twice(
+    driver: Driver, spark: SparkSession, trace: str, tmp_path: Path, server: str
+) -> None:
+    numbers, killed = random.Random(20), set[str]()
+    for kill in range(KILLS):
+        moment = ("after shout", "any time", "after in", "at the start")[kill % 4]
+        if moment.startswith("after"):
+            stage = moment.removeprefix("after ")
+            driver.start("local[2]", die_after=stage)
+            driver.wait_for_death()
+            assert uncommitted(tmp_path, stage)
+            continue
+        driver.start("local-cluster[2,1,1024]" if moment == "any time" else "local[2]")
+        if moment == "any time":
+            driver.wait_for_batches(1)
+            killed |= kill_around(driver, numbers)
+        time.sleep(numbers.uniform(0.0, 3.0 if moment == "any time" else 9.0))
+        driver.kill()
     assert killed == {"worker", "executor"}
+    with start(kill_driver.topology(trace, tmp_path, server), spark, tmp_path / "run") as running:
+        running.wait()
     check_sinks(tmp_path, trace, server)

@@ -1,7 +1,7 @@
 """A driver program that kills itself: from a topic to a topic, over a queued edge in Kafka.
 
-Its only argument is a file with its settings in JSON. With ``die_after`` it kills itself when a stage has finished a
-few batches, at the worst of moments: the batch is in the topic, and Spark does not know.
+Its only argument is a file with its settings in JSON. It kills itself when the stage ``die_after`` has finished a few
+batches, at the worst of moments: the batch is in the topic, and Spark does not know.
 """
 
 from __future__ import annotations
@@ -57,8 +57,7 @@ def main() -> None:
     """Run until all input is through."""
     given = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     root = Path(given["root"])
-    if given["die_after"]:
-        die_after(given["die_after"], given["batches"])
+    die_after(given["die_after"], given["batches"])
     spark = create_session("local[2]", settings={"spark.local.dir": str(root / "local")})
     rows = given["batch_rows"]
     settings = EngineSettings(first_rows=rows, max_rows=rows, edges="kafka", kafka_servers=given["servers"])

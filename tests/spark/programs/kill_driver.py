@@ -1,8 +1,9 @@
 """A driver program that is killed again and again: words of a trace, counted letter by letter, into three sinks.
 
 Its only argument is a file with its settings in JSON. Each start goes on in the same workspace; replicas change all the
-time. When all input is through, it stops gracefully and writes the file ``done``. With ``die_after`` it kills itself
-when a stage has finished a few batches, at the worst of moments: the batch is in the sinks, and Spark does not know.
+time, and the file ``batches`` holds how many are through. When all input is through, it stops gracefully and writes the
+file ``done``. With ``die_after`` it kills itself when a stage has finished a few batches, at the worst of moments: the
+batch is in the sinks, and Spark does not know.
 """
 
 from __future__ import annotations
@@ -60,11 +61,13 @@ def topology(trace: str, root: Path, server: str) -> Topology:
     return job.build()
 
 
-def change_all_the_time(running: RunningTopology, stopped: threading.Event, seed: int) -> None:
-    """Give operators other numbers of replicas every half second."""
-    numbers = random.Random(seed)
+def change_all_the_time(running: RunningTopology, stopped: threading.Event, seed: int, root: Path) -> None:
+    """Give operators other numbers of replicas every half second, and write how many batches are through."""
+    numbers, written = random.Random(seed), root / "batches.new"
     while not stopped.wait(0.5):
         running.change_replicas({operator: numbers.randint(1, 3) for operator in ("split", "measure", "shout")})
+        written.write_text(str(running.totals().batches))
+        written.replace(root / "batches")
 
 
 def die_after(stage: str) -> None:
@@ -90,11 +93,8 @@ def main() -> None:
     running = RunningTopology(topology(given["trace"], root, given["server"]), spark, root / "run", settings)
     running.start()
     stopped = threading.Event()
-    changes = threading.Thread(target=change_all_the_time, args=(running, stopped, given["seed"]), daemon=True)
+    changes = threading.Thread(target=change_all_the_time, args=(running, stopped, given["seed"], root), daemon=True)
     changes.start()
-    while not running.totals().batches:
-        running.wait(0.05)
-    (root / "working").touch()
     running.wait()
     stopped.set()
     changes.join()
