@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 EXTRAS ?= all,dev,docs
 
-.PHONY: help run test lint unit browser spark soak venv java postgres maven chromium format docs docs-config lock bench reproduce bench-spark bench-flink dist check-dist clean
+.PHONY: help run test check lint unit explore browser spark soak venv java postgres maven chromium format docs docs-config lock bench reproduce bench-spark bench-flink dist check-dist clean
 
 help: ## Show what can be made
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -14,7 +14,13 @@ help: ## Show what can be made
 run: venv java ## Run the main job: an application on Spark, steered ahead of its load; two minutes, with a report
 	@$(BIN)/foretide run twitter-classification --html out/report.html
 
-test: venv java postgres lint unit browser docs spark ## Run every check: format, lint, types, layers, tests
+test: venv java postgres maven chromium ## Run every check: format, lint, types, layers, tests, documentation
+	@$(MAKE) --no-print-directory -j 2 --output-sync=target lint docs
+	@$(MAKE) --no-print-directory unit
+	@$(MAKE) --no-print-directory browser
+	@$(MAKE) --no-print-directory spark
+
+check: lint unit ## Run what a change needs at once: format, lint, types, layers, tests without Spark
 
 venv: $(STAMP) ## Make .venv and install the package with all it needs
 
@@ -40,14 +46,19 @@ lint: venv ## Check format, lint, types and the direction of imports
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 
+# Both processes work through one half of the tests each, so that what one compiles is not compiled again by the other.
 unit: venv ## Run all tests that need no Spark
-	$(BIN)/pytest -q -m "not spark and not browser and not kafka" -n 2
+	$(BIN)/pytest -q -m "not spark and not browser and not kafka" -n 2 --dist worksteal
+
+explore: venv ## Try the properties with many more examples, drawn anew (about a quarter of an hour)
+	$(BIN)/pytest -q -m hypothesis --hypothesis-profile=explore -n 2
 
 browser: venv chromium ## Run the dashboard's tests in headless Chromium
 	$(BIN)/pytest -q -m browser tests/browser
 
 spark: venv java maven ## Run the tests on Spark and on Kafka
-	$(BIN)/pytest -q --durations=12 -m "spark or kafka" tests/spark tests/contracts/test_transport.py
+	$(BIN)/pytest -q --durations=12 -m "spark or kafka" -n 2 --dist loadgroup --no-loadscope-reorder \
+		tests/spark tests/contracts/test_transport.py
 
 format: venv ## Format the code
 	$(BIN)/ruff format .

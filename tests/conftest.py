@@ -18,9 +18,13 @@ from foretide.plan.base import Situation
 from foretide.records import CpuUse, Floats, Forecast, Layout, Window
 from foretide.topology import Topology, flow
 
-# No test may fail because the machine is busy, and runs are repeatable; `--hypothesis-profile=explore` draws anew.
-settings.register_profile("foretide", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("explore", deadline=None, max_examples=1000, suppress_health_check=[HealthCheck.too_slow])
+# Networks of tests are small and short-lived: code that is compiled quickly does better than quick code.
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true")
+
+# No test may fail because the machine is busy, and runs are repeatable; `make explore` draws many more, and anew.
+PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("foretide", PATIENT, derandomize=True, max_examples=25)
+settings.register_profile("explore", PATIENT, max_examples=400, print_blob=True)
 settings.load_profile("foretide")
 
 Amounts: TypeAlias = float | npt.ArrayLike | Mapping[str, float]

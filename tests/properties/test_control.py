@@ -6,7 +6,8 @@ import pickle
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from drawing import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from foretide.clock import ManualClock
@@ -75,7 +76,7 @@ def check(window: Window) -> None:
 
 
 @given(measurements(), st.floats(-10, 60))
-@settings(max_examples=200)
+@examples(2)
 def test_windows_are_never_negative_or_infinite(found: list[Measurement], settle_until_s: float) -> None:
     monitor = Monitor(TOPOLOGY, SETTINGS)
     samples = 0
@@ -158,7 +159,7 @@ def test_learning_in_two_parts_is_learning_at_once(name: str, values: list[float
     step_s=st.sampled_from([0.5, 1.0, 2.0]),
     advance=st.lists(st.floats(0.0, 25.0), min_size=1, max_size=8),
 )
-@settings(max_examples=50)
+@examples(0.5)
 def test_a_loop_over_any_load_keeps_bounds_and_never_fails(
     rates: list[float], step_s: float, advance: list[float]
 ) -> None:

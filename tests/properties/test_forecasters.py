@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from drawing import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from foretide.forecast import FORECASTERS, Forecaster
@@ -17,7 +18,7 @@ LEVELS = (0.01, 0.2, 0.5, 0.8, 0.99)
 
 
 @EACH
-@settings(max_examples=40)
+@examples(0.4)
 @given(history=st.lists(ANYTHING, max_size=40), last=RATES, horizon=st.integers(1, 40))
 def test_forecasts_are_finite_ordered_and_as_long_as_asked(
     model: type[Forecaster], history: list[float], last: float, horizon: int
@@ -29,7 +30,7 @@ def test_forecasts_are_finite_ordered_and_as_long_as_asked(
 
 
 @EACH
-@settings(max_examples=15)
+@examples(0.15)
 @given(history=st.lists(st.floats(1.0, 1e4), min_size=1, max_size=30), power=st.sampled_from([-300, -8, 5, 300]))
 def test_forecasts_do_not_depend_on_the_unit(model: type[Forecaster], history: list[float], power: int) -> None:
     values = np.array(history)
@@ -40,7 +41,7 @@ def test_forecasts_do_not_depend_on_the_unit(model: type[Forecaster], history: l
 
 
 @EACH
-@settings(max_examples=15)
+@examples(0.15)
 @given(values=st.lists(ANYTHING, min_size=2, max_size=30), cut=st.integers(1, 29))
 def test_updates_are_worth_a_fit(model: type[Forecaster], values: list[float], cut: int) -> None:
     whole = model(**model.check_settings).fit([*values, 5.0])

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from hypothesis import given, settings
+from drawing import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from foretide.plan import Foretide, Situation
@@ -39,7 +40,7 @@ def models(draw: st.DrawFn) -> tuple[Lookahead, Scenarios]:
     return model, Scenarios(before=cases, during=cases, weight=np.full(len(cases), 1.0 / len(cases)))
 
 
-@settings(max_examples=80)
+@examples(0.8)
 @given(drawn=models(), more=st.integers(1, 5))
 def test_more_replicas_never_make_anyone_wait_longer(drawn: tuple[Lookahead, Scenarios], more: int) -> None:
     model, scenarios = drawn
@@ -50,7 +51,7 @@ def test_more_replicas_never_make_anyone_wait_longer(drawn: tuple[Lookahead, Sce
     assert waiting[1] >= -1e-6
 
 
-@settings(max_examples=80)
+@examples(0.8)
 @given(drawn=models())
 def test_no_event_is_lost_before_the_plan_is_active(drawn: tuple[Lookahead, Scenarios]) -> None:
     """What is queued then is at most what was queued and what came, and never less than none."""
@@ -61,7 +62,7 @@ def test_no_event_is_lost_before_the_plan_is_active(drawn: tuple[Lookahead, Scen
     assert (then.sum(axis=1) <= model.queued.sum() + came + 1e-6 * (1 + came)).all()
 
 
-@settings(max_examples=50, deadline=None)
+@examples(0.5)
 @given(rate=st.floats(10.0, 1e4), factor=st.floats(0.01, 100.0), queued=st.floats(0.0, 1e4))
 def test_a_plan_depends_on_work_alone(make_situation: MakeSituation, rate: float, factor: float, queued: float) -> None:
     """Ten times the events that are ten times as light need the same replicas."""

@@ -4,7 +4,8 @@ import json
 
 import numpy as np
 import pyarrow as pa
-from hypothesis import example, given, settings
+from drawing import examples
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from foretide.grouping import (
@@ -146,7 +147,7 @@ VALUES = st.one_of(
 )
 
 
-@settings(max_examples=200)
+@examples(2)
 @given(VALUES, st.integers(0, 30), st.integers(0, 30))
 def test_hashes_do_not_depend_on_chunks_or_neighbours(column: pa.Array, a: int, b: int) -> None:
     low, high = sorted((min(a, len(column)), min(b, len(column))))

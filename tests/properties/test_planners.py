@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from drawing import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
@@ -89,7 +90,7 @@ def contents(situation: Situation) -> dict[str, np.ndarray]:
 
 
 # All planners look at the same situation: drawing one takes far longer than planning for it.
-@settings(max_examples=100, deadline=None)
+@examples(1)
 @given(facts=facts())
 def test_plans_stay_in_bounds_and_leave_the_situation_alone(make_situation: MakeSituation, facts: Facts) -> None:
     situation = make_situation(**facts)
@@ -105,7 +106,7 @@ def test_plans_stay_in_bounds_and_leave_the_situation_alone(make_situation: Make
             np.testing.assert_array_equal(array, before[field], err_msg=f"{name} wrote into {field}")
 
 
-@settings(max_examples=50, deadline=None)
+@examples(0.5)
 @given(facts=facts())
 def test_the_same_situation_gives_the_same_plan(make_situation: MakeSituation, facts: Facts) -> None:
     situation = make_situation(**facts)
@@ -118,7 +119,7 @@ def test_the_same_situation_gives_the_same_plan(make_situation: MakeSituation, f
             np.testing.assert_array_equal(one.values, other.values, err_msg=f"{name}: {one.symbol}")
 
 
-@settings(max_examples=100, deadline=None)
+@examples(1)
 @given(facts=facts(), data=st.data())
 def test_more_load_never_means_fewer_replicas(make_situation: MakeSituation, facts: Facts, data: st.DataObject) -> None:
     more = dict(facts)
@@ -132,7 +133,7 @@ def test_more_load_never_means_fewer_replicas(make_situation: MakeSituation, fac
 
 
 @pytest.mark.parametrize("planner", [Autoscale(), Autoscale(combine="min")], ids=["max", "min"])
-@settings(max_examples=60, deadline=None)
+@examples(0.6)
 @given(facts=facts(), factor=st.floats(1.0, 100.0), data=st.data())
 def test_d1_a_steeper_history_and_a_longer_queue_never_lower_the_estimate(
     make_situation: MakeSituation, planner: Autoscale, facts: Facts, factor: float, data: st.DataObject
@@ -145,7 +146,7 @@ def test_d1_a_steeper_history_and_a_longer_queue_never_lower_the_estimate(
     assert (more_estimate >= less_estimate * (1 - 1e-9)).all()
 
 
-@settings(max_examples=60, deadline=None)
+@examples(0.6)
 @given(facts=facts())
 def test_d1_max_is_never_below_min(make_situation: MakeSituation, facts: Facts) -> None:
     situation = make_situation(**facts)

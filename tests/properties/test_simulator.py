@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from hypothesis import given, settings
+from drawing import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from foretide.clock import ManualClock
@@ -115,7 +116,7 @@ class Run:
 
 
 @given(topologies(), RATES, SETTINGS, PLANS, st.integers(0, 5))
-@settings(max_examples=120)
+@examples(1.2)
 def test_events_are_conserved_at_every_step(
     topology: Topology, rates: list[float], chosen: SimulationSettings, plans: list[list[int]], seed: int
 ) -> None:
@@ -133,7 +134,7 @@ def test_events_are_conserved_at_every_step(
 
 
 @given(topologies(), RATES, SETTINGS, PLANS, st.integers(0, 5))
-@settings(max_examples=60)
+@examples(0.6)
 def test_the_same_seed_gives_the_same_run(
     topology: Topology, rates: list[float], chosen: SimulationSettings, plans: list[list[int]], seed: int
 ) -> None:
@@ -147,7 +148,7 @@ def test_the_same_seed_gives_the_same_run(
 
 
 @given(topologies(), RATES, PLANS)
-@settings(max_examples=40)
+@examples(0.4)
 def test_the_general_loop_agrees_with_the_quick_one(
     topology: Topology, rates: list[float], plans: list[list[int]]
 ) -> None:

@@ -6,7 +6,7 @@ import shutil
 import tempfile
 
 import pyarrow as pa
-from hypothesis import settings
+from drawing import examples
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
@@ -115,4 +115,4 @@ class LogMachine(RuleBasedStateMachine):
 
 
 TestLogMachine = LogMachine.TestCase
-TestLogMachine.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestLogMachine.settings = examples(0.6, stateful_step_count=30)

@@ -96,7 +96,7 @@ def test_a_forecaster_of_another_package_is_listed_and_tested(tmp_path: Path) ->
     [own_test] = [block for block in blocks(HOWTO / "write-a-forecaster.md", "python") if ">>>" not in block]
     (tmp_path / "test_drift.py").write_text(own_test, encoding="utf-8")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)]
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert "1 passed" in done.stdout, done.stdout
     rates = tmp_path / "rates.csv"

@@ -42,7 +42,8 @@ def test_topology_trace_and_settings_can_be_read(project: Path) -> None:
 @pytest.mark.slow
 def test_the_tests_that_it_writes_pass(project: Path) -> None:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "error"]
-    result = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
+    environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    result = subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stdout + result.stderr
     assert "2 passed" in result.stdout
 

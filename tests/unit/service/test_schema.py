@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 import schemathesis
+from drawing import examples
 from fastapi.testclient import TestClient
-from hypothesis import HealthCheck, given, note, settings
+from hypothesis import HealthCheck, given, note
 from hypothesis.errors import Unsatisfiable
 from schemathesis import GenerationMode
 from schemathesis.checks import not_a_server_error
@@ -41,10 +42,8 @@ def _try(operation: Any, mode: GenerationMode) -> int:
     calls = 0
 
     @given(case=operation.as_strategy(generation_mode=mode))
-    @settings(
-        max_examples=6 if mode is GenerationMode.POSITIVE else 2,
-        derandomize=True,
-        deadline=None,
+    @examples(
+        0.24 if mode is GenerationMode.POSITIVE else 0.08,
         suppress_health_check=list(HealthCheck),
         database=None,
     )
