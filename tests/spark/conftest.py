@@ -6,7 +6,10 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import kafka_driver
+import kill_driver
 import pytest
+from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
 from foretide.spark import create_session
@@ -31,12 +34,27 @@ os.environ.setdefault(
 
 # What runs in one process, the longest first: the tests of a file share a session, and all of Kafka's one broker.
 GROUPS = {"test_kafka": "kafka", "test_transport": "kafka"}
-LONGEST = ("test_kafka", "test_kill", "test_tutorial", "test_engine", "test_run_command", "test_closed_loop")
+LONGEST = (
+    "test_kafka",
+    "test_kill",
+    "test_benchmarks",
+    "test_tutorial",
+    "test_engine",
+    "test_run_command",
+    "test_closed_loop",
+)
+
+
+for program in (kafka_driver, kill_driver):
+    cloudpickle.register_pickle_by_value(program)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if HERE in item.path.parents:
+            # Workers can import neither tests nor programs, so what is defined there travels with the topology.
+            if isinstance(item, pytest.Function):
+                cloudpickle.register_pickle_by_value(item.module)
             for text in PYSPARK_WARNINGS:
                 item.add_marker(pytest.mark.filterwarnings(text))
         if item.get_closest_marker("spark") or item.get_closest_marker("kafka"):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sqlite3
-import sys
 import threading
 import time
 from collections import Counter
@@ -17,7 +16,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 from topologies import line, step
 from waiting import wait_for
@@ -30,9 +28,6 @@ from foretide.traces import Replay, load_trace, payload
 from foretide.transport import ArrowLog
 
 pytestmark = pytest.mark.spark
-
-# Workers cannot import test modules, so what is defined here travels with the program.
-cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 GROUPINGS: dict[str, GroupingSpec | str] = {
     "shuffle": GroupingSpec("shuffle", options={"exchange": True}),

@@ -20,7 +20,6 @@ import pyarrow.compute as pc
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import NewPartitions
-from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 from topologies import line, step
 from waiting import wait_for
@@ -36,8 +35,6 @@ pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
 SCHEMA = "id long, text string"
 PROGRAM = Path(kafka_driver.__file__)
-# Workers cannot import the program, so what is defined there travels with the topology.
-cloudpickle.register_pickle_by_value(kafka_driver)
 
 
 class Topics:
@@ -59,6 +56,11 @@ class Topics:
         for place, value in enumerate(values):
             producer.produce(topic, value, key=str(place), partition=place % partitions)
         assert producer.flush(60) == 0
+
+    def partitions(self, topic: str) -> int:
+        """Return how many partitions the broker says that a topic has, 0 where there is none."""
+        known = self.cluster.admin().list_topics(timeout=30).topics
+        return len(known[topic].partitions) if topic in known else 0
 
     def read(self, topic: str) -> list[dict[str, Any]]:
         """Return the committed messages of a topic."""
@@ -253,7 +255,7 @@ class TestFaults:
         with start(topology, spark, tmp_path) as running:
             wait_for(lambda: running.inputs()["in"].done == 50, check=running.check)
         topics.cluster.admin().delete_topics([source])[source].result()
-        time.sleep(1.0)
+        wait_for(lambda: topics.partitions(source) == 0)
         topics.cluster.ensure_topic(source, 1)
         with pytest.raises(DataLossError, match="made anew or cut off"):
             with start(topology, spark, tmp_path) as running:
@@ -297,7 +299,7 @@ class TestFaults:
         with start(through(topics.broker.servers, source, sink, ending="never"), spark, tmp_path) as running:
             wait_for(lambda: running.inputs()["in"].done == 100, check=running.check)
             topics.cluster.admin().create_partitions([NewPartitions(source, 3)])[source].result()
-            time.sleep(0.5)
+            wait_for(lambda: topics.partitions(source) == 3)
             topics.send(source, 100, 300, partitions=3)
             wait_for(lambda: running.inputs()["in"].done == 400, check=running.check)
         assert numbers(topics.read(sink)) == Counter(range(400))

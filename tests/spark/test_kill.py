@@ -21,7 +21,6 @@ import psycopg
 import pyarrow.parquet as pq
 import pytest
 from postgres_server import PostgresServer
-from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 from waiting import wait_for
 
@@ -30,9 +29,6 @@ from foretide.traces import Replay, load_trace, payload
 from foretide.transport import ArrowLog
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
-
-# Workers cannot import the program, so what is defined there travels with the topology.
-cloudpickle.register_pickle_by_value(kill_driver)
 
 PROGRAM = Path(kill_driver.__file__)
 BATCH_ROWS = 250

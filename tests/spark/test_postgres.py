@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +11,6 @@ import psycopg
 import pyarrow as pa
 import pytest
 from postgres_server import PostgresServer
-from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
 from foretide.errors import ConfigError
@@ -22,9 +20,6 @@ from foretide.topology import Topology, flow
 from foretide.traces import Replay, load_trace, payload
 
 pytestmark = pytest.mark.spark
-
-# Workers cannot import test modules, so what is defined here travels with the program.
-cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 SMALL = EngineSettings(first_rows=300, max_rows=300)
 Write = Callable[..., str]

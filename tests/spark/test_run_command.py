@@ -209,10 +209,10 @@ def test_the_command_ships_what_lies_beside_the_file_to_a_cluster(
     elsewhere.mkdir()
     (tmp_path / "helper.py").write_text(HELPER)
     (tmp_path / "job.py").write_text(JOB.format(trace=trace, out=str(out)))
-    done = foretide("run", str(tmp_path / "job.py"), "--master", "local-cluster[2,1,1024]", cwd=elsewhere)
+    done = foretide("run", str(tmp_path / "job.py"), "--master", "local-cluster[1,1,1024]", cwd=elsewhere)
     assert done.returncode == 0, done.stderr
     replay = Replay(load_trace(trace), payload("words"))
     keys = [key for batch in replay.events(0, 1000, 0) for key in batch["key"].to_pylist()]
     found = [key for file in out.rglob("*.parquet") for key in pq.read_table(file)["key"].to_pylist()]
     assert Counter(found) == Counter(key for key in keys if len(key) >= 4)
-    assert "local-cluster[2,1,1024]: all input is through" in done.stdout
+    assert "local-cluster[1,1,1024]: all input is through" in done.stdout

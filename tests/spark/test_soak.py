@@ -46,7 +46,7 @@ def test_memory_and_disk_do_not_grow_with_batches(
     try:
         with start(job.build(), spark, tmp_path / "run", settings) as running:
             deadline_s = time.monotonic() + 40.0
-            while time.monotonic() < deadline_s and running.totals().batches < 80:
+            while time.monotonic() < deadline_s and running.totals().batches < 60:
                 running.wait(0.25)
                 running.change_replicas({"picky": 1 + len(used) % 2})
                 used.append(edge.used_bytes())
