@@ -318,18 +318,37 @@ class TestFaults:
         with pytest.raises(ConfigError, match=message):
             start(topology, spark, tmp_path)
 
-    def test_an_operator_on_dataframes_needs_sparks_connector(
-        self, spark: SparkSession, topics: Topics, tmp_path: Path
-    ) -> None:
-        def counted(rows: DataFrame) -> DataFrame:
-            return rows.groupBy("text").count()
 
-        job = flow("frames")
-        source = topics.create()
-        stream = job.source("in", "kafka", servers=topics.broker.servers, topic=source, schema=SCHEMA)
-        stream.operator("count", counted, mode="dataframe", grouping="fields:text", stateful=True).sink("out", "memory")
-        with pytest.raises(ConfigError, match=r"source 'in'.*Spark's Kafka connector.*spark\.jars\.packages"):
-            start(job.build(), spark, tmp_path)
+def test_an_operator_on_dataframes_reads_topics_and_sets_aside_what_is_no_row(
+    spark: SparkSession, topics: Topics, tmp_path: Path
+) -> None:
+    def counted(rows: DataFrame) -> DataFrame:
+        return rows.groupBy("text").count()
+
+    one, two = topics.create(), topics.create()
+    topics.send_values(one, [body(0), b"{oops", body(1), b'{"id": "many"}', body(2)])
+    topics.send(two, 1, 3)
+    job = flow("frames")
+    given = {"servers": topics.broker.servers, "schema": SCHEMA, "ending": "latest"}
+    inputs = [job.source(name, "kafka", topic=topic, **given) for name, topic in (("one", one), ("two", two))]
+    options = {"stateful": True, "output_mode": "complete"}
+    job.operator("count", counted, mode="dataframe", inputs=inputs, **options).sink("out", "memory")
+    with start(job.build(), spark, tmp_path) as running:
+        running.wait()
+        assert running.inputs()["one"].done == 5 and running.inputs()["two"].exhausted
+        last = max(batch.batch_id for batch in running.batches())
+        found = [row for row in running.sink("out").table().to_pylist()]
+        log = running.dead_letters
+    assert last == 0
+    assert {row["text"]: row["count"] for row in found} == {"event 0": 1, "event 1": 2, "event 2": 2, "event 3": 1}
+    letters = [
+        row for piece in log.segments(0, log.end_offset()) for part in log.read(piece) for row in part.to_pylist()
+    ]
+    assert sorted((row["operator"], json.loads(row["event"])) for row in letters) == [
+        ("one", '{"id": "many"}'),
+        ("one", "{oops"),
+    ]
+    assert not list((tmp_path / "stages" / "one" / "unread").iterdir())
 
 
 @pytest.mark.slow

@@ -197,7 +197,7 @@ def _link(edge: Edge, topology: Topology) -> Link:
     """Return how rows cross an edge.
 
     An operator that works on DataFrames heads a stage of its own, since Spark must see its input as a stream: an
-    inline edge into it from another operator becomes a queued one.
+    inline edge into it from another operator becomes a queued one, and so does one from a source that feeds others too.
     """
     sinks = {sink.id for sink in topology.sinks}
     operators = topology.layout.operator_index
@@ -206,7 +206,8 @@ def _link(edge: Edge, topology: Topology) -> Link:
     if edge.end in sinks:
         return "sink"
     if topology.operator(edge.end).mode == "dataframe":
-        return "queued" if edge.start in operators else "chained"
+        alone = edge.start not in operators and sum(other.start == edge.start for other in topology.edges) == 1
+        return "chained" if alone else "queued"
     return "chained" if _keeps_tasks(edge) else "exchanged"
 
 

@@ -179,7 +179,6 @@ def _observe(
     running: Any, spark: Any, options: BypassOptions, bypassing: bool, tell: Callable[[str], None]
 ) -> BypassRun:
     from foretide.spark.driver.audit import SinkAudit
-    from foretide.spark.inputs.positions import PositionReader
     from foretide.spark.workers.health import watch_health
 
     health = options.health.model_copy(update={"advisory": not bypassing})
@@ -197,7 +196,7 @@ def _observe(
         tell("and let go")
         running.drain(180.0)
         events = [event for event in watch.events if event.kind.startswith("health.")]
-    done = sum(state.done for state in PositionReader(running.graph, running.workspace).read().values())
+    done = sum(state.done for state in running.inputs().values())
     audit = SinkAudit(running.topology).count(running, done, running.workspace.run_id())
     totals = running.totals()
     found = [event.at_s for event in events if event.kind == "health.bypassed" and event.data["worker"] == victim]

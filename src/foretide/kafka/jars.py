@@ -1,4 +1,4 @@
-"""Packages from Maven Central: the broker, and Spark's connector. Fetched once, by Maven, into a cache."""
+"""Packages from Maven Central, the broker's above all. Fetched once, by Maven, into a cache."""
 
 from __future__ import annotations
 

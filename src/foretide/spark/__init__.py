@@ -25,7 +25,6 @@ if tuple(int(part) for part in pyspark.__version__.split(".")[:2]) < _NEEDED:
 if TYPE_CHECKING:
     from foretide.compile.stages import StageGraph, compile_stages
     from foretide.spark.driver.running_topology import RunningTopology, start
-    from foretide.spark.inputs.kafka_frames import connector_package
     from foretide.spark.session.builder import create_session, session_settings
     from foretide.spark.settings import EngineSettings
 
@@ -34,7 +33,6 @@ __all__ = [
     "RunningTopology",
     "StageGraph",
     "compile_stages",
-    "connector_package",
     "create_session",
     "session_settings",
     "start",
@@ -48,7 +46,6 @@ __getattr__ = lazy_names(
         "RunningTopology": "foretide.spark.driver.running_topology",
         "StageGraph": "foretide.compile.stages",
         "compile_stages": "foretide.compile.stages",
-        "connector_package": "foretide.spark.inputs.kafka_frames",
         "create_session": "foretide.spark.session.builder",
         "session_settings": "foretide.spark.session.builder",
         "start": "foretide.spark.driver.running_topology",

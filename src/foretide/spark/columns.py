@@ -24,7 +24,17 @@ def arrow_schema(schema: StructType) -> pa.Schema:
 
 
 def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Return `batch` with just the columns and types of `schema`; columns that fit are not copied."""
+    """Return `batch` with just the columns and types of `schema`; one it lacks is null, those that fit are not copied.
+
+    >>> rows = pa.record_batch({"id": pa.array([1, 2], pa.int32()), "more": ["a", "b"]})
+    >>> conform(rows, pa.schema({"id": pa.int64(), "text": pa.string()})).to_pylist()
+    [{'id': 1, 'text': None}, {'id': 2, 'text': None}]
+    """
     if batch.schema.equals(schema):
         return batch
-    return batch.select(schema.names).cast(schema)
+    names = set(batch.schema.names)
+    columns = [
+        batch[field.name].cast(field.type) if field.name in names else pa.nulls(batch.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)

@@ -15,6 +15,7 @@ from foretide.kafka import Cluster
 from foretide.kafka.values import ValueFormat
 from foretide.spark.columns import arrow_schema
 from foretide.topology.options import SINK_OPTIONS, SOURCE_OPTIONS, KindOptions
+from foretide.traces.replay import EVENT_TIME
 
 __all__ = ["METADATA", "KafkaSinkPlan", "KafkaSourcePlan"]
 
@@ -51,8 +52,6 @@ class KafkaSourcePlan:
         Columns to add, of `METADATA`.
     lossy : bool
         Whether to go on when events are gone before they were read.
-    min_partitions, max_rows : int or None
-        For a stage whose rows Spark reads: tasks at least, and rows of a batch at most.
     """
 
     cluster: Cluster
@@ -63,8 +62,6 @@ class KafkaSourcePlan:
     ending: str = "never"
     metadata: tuple[str, ...] = ()
     lossy: bool = False
-    min_partitions: int | None = None
-    max_rows: int | None = None
 
     def schema(self) -> pa.Schema | None:
         """Return the columns of values in JSON; Spark reads the declaration, so this is for the driver.
@@ -85,6 +82,14 @@ class KafkaSourcePlan:
             expected = "columns that the values do not have"
             raise ConfigError(f"{self.cluster.who}: metadata", expected=expected, got=str(twice))
         return schema
+
+    def row_schema(self) -> pa.Schema:
+        """Return the columns of the rows: of values, of the metadata asked for, and the time of the event."""
+        value = pa.schema([("value", pa.string() if self.format == "string" else pa.binary())])
+        schema = self.schema() or value
+        for name in self.metadata:
+            schema = schema.append(pa.field(name, METADATA[name]))
+        return schema if EVENT_TIME.name in schema.names else schema.append(EVENT_TIME)
 
     @classmethod
     def of(cls, id: str, options: Mapping[str, Any]) -> KafkaSourcePlan:
@@ -122,8 +127,6 @@ class KafkaSourcePlan:
             _choice(who, options, "ending", ("never", "latest"), "never"),
             _metadata(who, options.get("metadata", ())),
             _choice(who, options, "on_data_loss", ("fail", "continue"), "fail") == "continue",
-            _whole(who, options, "min_partitions"),
-            _whole(who, options, "max_rows"),
         )
 
 
@@ -210,13 +213,6 @@ def _choice(who: str, options: Mapping[str, Any], name: str, choices: tuple[str,
     value = str(options.get(name, default))
     if value not in choices:
         raise ConfigError(f"{who}: {name}", expected=f"one of {', '.join(choices)}", got=value)
-    return value
-
-
-def _whole(who: str, options: Mapping[str, Any], name: str) -> int | None:
-    value = options.get(name)
-    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-        raise ConfigError(f"{who}: {name}", expected="a whole number of at least 1", got=value)
     return value
 
 

@@ -32,6 +32,14 @@ class Workspace:
         """Return the file in which a stage's reader leaves an error for the driver."""
         return self.limits(stage).with_name(FAULT_FILE)
 
+    def planned(self, stage: str) -> Path:
+        """Return the file with the batch that Spark has planned for a stage."""
+        return self.root / "stages" / stage / "planned.json"
+
+    def unread(self, stage: str) -> Path:
+        """Return the directory for what could not be made rows of, until the batch under way is committed."""
+        return self.root / "stages" / stage / "unread"
+
     def edge(self, name: str) -> Path:
         """Return the directory of a queued edge's log."""
         return self.root / "edges" / name

@@ -159,6 +159,16 @@ def test_a_function_of_dataframes_heads_a_stage() -> None:
     assert links(graph)["a -> second"] == "queued"
 
 
+def test_a_source_that_feeds_others_too_reaches_a_function_of_dataframes_through_a_log() -> None:
+    job = flow("frames")
+    rows = job.source("in")
+    rows.operator("window", mode="dataframe")
+    rows.operator("plain").sink("out")
+    graph = compile_stages(job.build())
+    assert [stage.elements for stage in graph.stages] == [("in", "plain", "out"), ("window",)]
+    assert links(graph)["in -> window"] == "queued"
+
+
 def test_readers_are_the_operators_before_any_exchange() -> None:
     job = flow("words")
     split = job.source("lines").operator("split").operator("clean")

@@ -14,11 +14,14 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from foretide.clock import ManualClock
 from foretide.errors import ConfigError
-from foretide.spark.inputs.contract import InputSpec, LogInput, Position, StageInput, TraceInput, open_input
+from foretide.spark.columns import spark_schema
+from foretide.spark.inputs.contract import InputSpec, LogInput, StageInput, TraceInput, open_input
 from foretide.spark.inputs.faults import read_fault
-from foretide.spark.inputs.stage_source import StageDataSource, StageFeed, StageStreamReader
+from foretide.spark.inputs.planned import Planned, Position
+from foretide.spark.inputs.stage_source import RowCut, StageDataSource, StageFeed, StageStreamReader, read_unread
 from foretide.store import RuntimeStore
-from foretide.transport import ArrowLog, ArrowLogSettings
+from foretide.transport import ArrowLog, ArrowLogSettings, OffsetError
+from foretide.transport.dead_letters import DeadLetter
 
 ALL = ReadMaxRows(2**62)
 
@@ -91,6 +94,12 @@ class TestLog:
         part.release({"first": 4, "next": 8})
         assert (log.first_offset(), part.begin(0)["next"]) == (4, 4)
 
+    def test_a_position_of_another_log_is_refused(self, tmp_path: Path) -> None:
+        put(open_log(tmp_path / "edge"), 0, 0, 10)
+        part = LogInput(InputSpec("a-b", "edge", {"path": str(tmp_path / "edge"), "reader": "b"}))
+        with pytest.raises(OffsetError, match="a log of at least 11 rows, got 10 rows; does the checkpoint belong"):
+            part.available({"first": 3, "next": 11}, 0)
+
 
 def test_an_unknown_kind_is_named() -> None:
     with pytest.raises(ConfigError, match="source 'in'\": expected a kind among trace, kafka, edge, got socket"):
@@ -104,7 +113,8 @@ class TestStageSource:
             InputSpec("in", "trace", {"trace": trace, "payload": "ids", "until": "all"}),
             InputSpec("a-b", "edge", {"path": str(tmp_path / "edge"), "reader": "b"}),
         )
-        return StageFeed(specs, str(tmp_path / "limits.json"), str(tmp_path / "runtime.json"))
+        files = (str(tmp_path / name) for name in ("limits.json", "runtime.json", "planned.json"))
+        return StageFeed(specs, *files)
 
     def reader(self, feed: StageFeed) -> StageStreamReader:
         return StageStreamReader(StageFeed.from_json(feed.to_json()), ManualClock(1000.0))
@@ -133,6 +143,9 @@ class TestStageSource:
         put(open_log(tmp_path / "edge"), 0, 0, 5)
         RuntimeStore(feed.runtime_path).change(paused=True)
         reader = self.reader(feed)
+        assert self.taken(reader.latestOffset(reader.initialOffset(), ALL)) == {"in": (0, 0), "a-b": (0, 5)}
+        # A batch that ends meanwhile puts another limit in force; that does not undo the pause.
+        Path(feed.limits_path).write_text('{"max_rows": 100}')
         assert self.taken(reader.latestOffset(reader.initialOffset(), ALL)) == {"in": (0, 0), "a-b": (0, 5)}
 
     def test_arrivals_are_reported_whether_or_not_they_are_admitted(self, feed: StageFeed, tmp_path: Path) -> None:
@@ -163,6 +176,42 @@ class TestStageSource:
         assert reader.latestOffset(second, ALL) == second
         assert (log.first_offset(), log.used_bytes()) == (8, 0)
 
+    def test_what_spark_has_planned_goes_on_to_the_driver(self, feed: StageFeed, tmp_path: Path) -> None:
+        put(open_log(tmp_path / "edge"), 0, 0, 500)
+        reader = self.reader(feed)
+        start = reader.initialOffset()
+        assert Planned.read(feed.planned_path) is None
+        first = reader.latestOffset(start, ReadMaxRows(300))
+        # Nothing is planned yet, but all before is done: that tells a driver that was started again where it is.
+        assert Planned.read(feed.planned_path) == Planned(start)
+        assert reader.partitions(start, first) == []
+        planned = Planned.read(feed.planned_path)
+        assert planned is not None and (planned.start, planned.end) == (start, first)
+        assert planned.rows == {"in": 200, "a-b": 100}
+        second = reader.latestOffset(first, ReadMaxRows(300))
+        assert Planned.read(feed.planned_path) == planned
+        reader.partitions(first, second)
+        last, planned = planned, Planned.read(feed.planned_path)
+        assert planned is not None and planned.follows(last) and planned.follows(None)
+        assert not last.follows(planned) and not planned.follows(planned)
+
+    def test_the_first_batch_of_a_stage_may_have_no_rows(self, feed: StageFeed) -> None:
+        RuntimeStore(feed.runtime_path).change(paused=True)
+        reader = self.reader(feed)
+        start = reader.initialOffset()
+        reader.partitions(start, reader.latestOffset(start, ALL))
+        planned = Planned.read(feed.planned_path)
+        assert planned is not None and planned.follows(None) and planned.rows == {"in": 0, "a-b": 0}
+
+    def test_a_first_batch_that_is_replayed_keeps_its_schedule(self, feed: StageFeed) -> None:
+        first = self.reader(feed)
+        end = first.latestOffset(first.initialOffset(), ReadMaxRows(300))
+        later = StageStreamReader(feed, clock=ManualClock(2000.0))
+        later.partitions(later.initialOffset(), json.loads(json.dumps(end)))
+        planned = Planned.read(feed.planned_path)
+        assert planned is not None and planned.end == end
+        assert planned.start["in"] == {**end["in"], "next": 0}
+
     def test_the_data_source_reads_its_feed_from_its_option(self, feed: StageFeed) -> None:
         source = StageDataSource({"feed": feed.to_json()})
         assert isinstance(source.streamReader(source.schema()), StageStreamReader)
@@ -182,3 +231,93 @@ class TestStageSource:
         with pytest.raises(ConfigError):
             StageDataSource({"feed": broken.to_json()}).streamReader("")
         assert "expected a kind among trace" in str(read_fault(feed.fault_path))
+
+
+class TestRows:
+    """Where an operator works on DataFrames, the source hands out the rows that tasks would read."""
+
+    SCHEMA = pa.schema({"id": pa.int64(), "event_time": pa.timestamp("us", "UTC"), "word": pa.string()})
+
+    @pytest.fixture
+    def feed(self, tmp_path: Path, trace: str) -> StageFeed:
+        specs = (
+            InputSpec("in", "trace", {"trace": trace, "payload": "ids", "until": "all"}),
+            InputSpec("a-b", "edge", {"path": str(tmp_path / "edge"), "reader": "b"}),
+        )
+        files = (str(tmp_path / name) for name in ("limits.json", "runtime.json", "planned.json"))
+        return StageFeed(specs, *files, cut=RowCut({"b": 2, "c": 1}, 1, str(tmp_path / "unread")))
+
+    def open(self, feed: StageFeed) -> StageStreamReader:
+        source = StageDataSource({"feed": feed.to_json()})
+        return source.streamReader(spark_schema(self.SCHEMA))
+
+    def rows(self, reader: StageStreamReader, parts: Any) -> list[dict[str, Any]]:
+        """Return the rows of all parts, read as workers do: from what was pickled for them."""
+        task = pickle.loads(pickle.dumps(reader))
+        return [
+            row for part in pickle.loads(pickle.dumps(parts)) for batch in task.read(part) for row in batch.to_pylist()
+        ]
+
+    def test_rows_of_all_inputs_are_united_by_name(self, feed: StageFeed, tmp_path: Path) -> None:
+        log = open_log(tmp_path / "edge")
+        writer = log.begin("up", 0)
+        batch = pa.record_batch({"word": ["x", "y"], "id": pa.array([1, 2], pa.int32()), "more": [0, 0]})
+        writer.commit([writer.segment_writer().write([batch])])
+        reader = self.open(feed)
+        start = reader.initialOffset()
+        end = reader.latestOffset(start, ALL)
+        parts = reader.partitions(start, end)
+        assert len(parts) == 3
+        found = self.rows(reader, parts)
+        of_log = [row for row in found if row["word"] is not None]
+        assert of_log == [
+            {"id": 1, "event_time": None, "word": "x"},
+            {"id": 2, "event_time": None, "word": "y"},
+        ]
+        assert sorted(row["id"] for row in found if row["word"] is None) == list(range(1000))
+
+    def test_parts_follow_the_replicas_and_the_rows_do_not(self, feed: StageFeed) -> None:
+        reader = self.open(feed)
+        start = reader.initialOffset()
+        end = reader.latestOffset(start, ReadMaxRows(100))
+        three = reader.partitions(start, end)
+        rows = self.rows(reader, three)
+        RuntimeStore(feed.runtime_path).change(replicas={"b": 6})
+        assert reader.partitions(start, end) is three  # a plan that reads the batch twice gets the same parts
+        again = self.open(feed)
+        seven = again.partitions(start, end)
+        assert (len(three), len(seven)) == (3, 7)
+        assert self.rows(again, seven) == rows
+
+    def test_what_is_no_row_is_set_aside_for_the_batch(self, feed: StageFeed, tmp_path: Path) -> None:
+        reader = self.open(feed)
+        end = reader.latestOffset(reader.initialOffset(), ReadMaxRows(100))
+        parts: Any = reader.partitions(reader.initialOffset(), end)
+        letter = DeadLetter("in", "ValueError", "no", "{oops")
+
+        class Torn:
+            element = "in"
+            letters = (letter,)
+
+            def batches(self) -> Any:
+                yield pa.record_batch({"id": [7]})
+
+        parts[1].slices = [Torn(), Torn()]
+        for _ in range(2):  # a task that is tried again sets nothing aside twice
+            assert [row["id"] for batch in reader.read(parts[1]) for row in batch.to_pylist()] == [7, 7]
+        planned = Planned.read(feed.planned_path)
+        assert planned is not None and feed.cut is not None
+        assert read_unread(feed.cut.folder(planned.id)) == [letter, letter]
+        assert read_unread(tmp_path / "none") == []
+
+    def test_rows_that_were_let_go_are_missed_only_when_they_are_read(self, feed: StageFeed, tmp_path: Path) -> None:
+        log = open_log(tmp_path / "edge")
+        put(log, 0, 0, 10)
+        reader = self.open(feed)
+        start = reader.initialOffset()
+        end = reader.latestOffset(start, ALL)
+        log.commit("b", 10)
+        # A batch that is at all ends, though Spark does not know it any more, is planned again and never read.
+        [part] = reader.partitions(start, end)
+        with pytest.raises(OffsetError, match="edge 'a-b': expected offsets within 10 to 10, got 0 to 10"):
+            self.rows(reader, [part])

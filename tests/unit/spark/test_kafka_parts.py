@@ -41,7 +41,7 @@ GOOD = {"servers": "localhost:9092", "topic": "orders", "schema": "id long"}
         ({"on_data_loss": "cry"}, "one of fail, continue"),
         ({"bootstrap": "x"}, "an option among"),
         ({"client": "SSL"}, "settings of the client"),
-        ({"max_rows": 0}, "a whole number of at least 1"),
+        ({"max_rows": 7}, "an option among"),
     ],
 )
 def test_a_wrong_option_is_named(change: Mapping[str, Any], message: str) -> None:
@@ -81,6 +81,15 @@ def test_a_batch_takes_from_partitions_what_waits_there() -> None:
     assert topic.available(again, 0) == 40
     slices = topic.slices(again, 3)
     assert [sum(part.rows for part in run[0].ranges) for run in slices] == [7, 7, 6]
+
+
+def test_the_position_before_a_batch_knows_the_partitions_too() -> None:
+    topic = Topic({0: Offsets(10, 40), 1: Offsets(0, 10)})
+    first = topic.advance(_looked(topic), 20)
+    second = topic.advance(first, 30)
+    before = topic.before(second)
+    assert (before["next"], before["to"]) == (first["next"], first["to"])
+    assert topic.available(before, 0) == 40
 
 
 @pytest.mark.parametrize(("starting", "waiting"), [("earliest", 40), ("latest", 0), ({0: 35}, 15)])

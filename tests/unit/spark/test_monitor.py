@@ -196,20 +196,6 @@ class TestFaults:
         [back] = monitor.collect()
         assert (ahead.ended_at_s, ahead.duration_s, back.ended_at_s, back.duration_s) == (99_999.0, 1.0, 5.0, 1.0)
 
-    def test_a_log_entry_that_spark_removes_meanwhile_is_read_again(self, run: Any, time_: Ticker) -> None:
-        outcomes: list[Any] = [FileNotFoundError("offsets/7"), dict(run.states)]
-
-        def inputs() -> Any:
-            outcome = outcomes.pop(0)
-            if isinstance(outcome, Exception):
-                raise outcome
-            return outcome
-
-        run.inputs = inputs
-        monitor = SparkMonitor(run, clock=time_.clock, ticks=lambda: time_.ticks)
-        time_.pass_s(1.0)
-        assert len(monitor.collect()) == 1
-
 
 class TestSampler:
     def test_the_first_failure_of_each_kind_is_an_event(self, run: Any, time_: Ticker) -> None:

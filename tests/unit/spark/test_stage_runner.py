@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 from collections.abc import Callable
@@ -206,7 +205,7 @@ def test_totals_that_someone_reads_do_not_grow_with_the_next_batch(make_runner: 
 
 
 class TestAdmissionLimit:
-    """The thread of a batch and the one that pauses both write the file with the admission limit."""
+    """The thread that starts the stage and the one of a batch both write the file with the admission limit."""
 
     def test_two_threads_may_write_it_at_once(self, make_runner: Callable[..., StageRunner]) -> None:
         runner = make_runner()
@@ -227,22 +226,3 @@ class TestAdmissionLimit:
         assert errors == []
         folder = runner._workspace.limits(runner.stage.id).parent
         assert [path.name for path in folder.iterdir()] == ["limits.json"]
-
-    def test_a_batch_that_ends_meanwhile_does_not_undo_a_pause(self, make_runner: Callable[..., StageRunner]) -> None:
-        runner = make_runner()
-        pausing = threading.Thread(target=runner.pause)
-
-        class Slow(type(runner._admission)):  # type: ignore[misc]
-            """The batch's thread reads the limit, and the pause comes before it has written it."""
-
-            @property
-            def limit(self) -> int:
-                if not pausing.ident:
-                    pausing.start()
-                    pausing.join(timeout=0.2)
-                return 100
-
-        runner._admission = Slow(runner.settings)
-        runner._write_limit()
-        pausing.join()
-        assert json.loads(runner._workspace.limits(runner.stage.id).read_text()) == {"max_rows": 0}

@@ -19,7 +19,7 @@ from foretide.spark.tasks.contract import EdgeWriter
 from foretide.store.workspace import Workspace
 from foretide.transport import ArrowLog, ArrowLogSettings, LogFullError
 from foretide.transport.contract import BatchWriter, Log, SegmentInfo, SegmentWriter
-from foretide.transport.dead_letters import DEAD_LETTERS
+from foretide.transport.dead_letters import DEAD_LETTERS, DeadLetter, dead_letter_batch
 
 __all__ = ["StageEnds"]
 
@@ -102,9 +102,10 @@ class StageEnds:
         results: Sequence[Mapping[str, Any]],
         collected: Mapping[int, Sequence[pa.RecordBatch]],
         transactions: Mapping[int, BatchWriter],
+        letters: Sequence[DeadLetter] = (),
     ) -> None:
-        """Bring what tasks wrote, and the rows that came to the driver, to their ends."""
-        self._keep_letters(batch_id, results)
+        """Bring what tasks wrote, the rows that came to the driver, and letters that were found there to their ends."""
+        self._keep_letters(batch_id, results, letters)
         written: dict[int, list[Any]] = {}
         for result in results:
             for number, infos in result["written"].items():
@@ -138,9 +139,13 @@ class StageEnds:
         except LogFullError:  # only a batch that is not there yet needs room
             return False
 
-    def _keep_letters(self, batch_id: int, results: Sequence[Mapping[str, Any]]) -> None:
-        """Keep the events that operators gave up on; where the log is full, the oldest half of it is dropped."""
+    def _keep_letters(
+        self, batch_id: int, results: Sequence[Mapping[str, Any]], letters: Sequence[DeadLetter] = ()
+    ) -> None:
+        """Keep the events that were given up on; where the log is full, the oldest half of it is dropped."""
         dead = [SegmentInfo.from_json(result["dead_letters"]) for result in results if result["dead_letters"]]
+        if letters and (found := self.letter_writer().write([dead_letter_batch(letters)])) is not None:
+            dead.append(found)
         if not dead:
             return
         log = self.dead_letters

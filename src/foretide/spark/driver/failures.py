@@ -9,7 +9,7 @@ from typing import Any
 
 from foretide.spark.errors import OperatorError
 from foretide.spark.settings import EngineSettings
-from foretide.transport.dead_letters import Failure, add_failures
+from foretide.transport.dead_letters import DeadLetter, Failure, add_failures, failures_of
 
 __all__ = ["FAILURE_LOGGER", "FailureWatch"]
 
@@ -32,7 +32,9 @@ class FailureWatch:
         #: All failures since the start, by kind.
         self.failures: dict[tuple[str, str, str], Failure] = {}
 
-    def look(self, results: Iterable[Mapping[str, Any]], rows: Mapping[str, int]) -> None:
+    def look(
+        self, results: Iterable[Mapping[str, Any]], rows: Mapping[str, int], letters: Iterable[DeadLetter] = ()
+    ) -> None:
         """Take note of what the tasks of a batch report, and warn of every kind of failure that is new.
 
         Parameters
@@ -41,6 +43,8 @@ class FailureWatch:
             What tasks report.
         rows : mapping of str to int
             The rows that the batch read, by input; values that a source cannot read are among them.
+        letters : iterable of DeadLetter
+            Such values, where Spark's tasks have read them.
 
         Raises
         ------
@@ -49,7 +53,8 @@ class FailureWatch:
             a mended function, it loses nothing and gives nothing twice.
         """
         results = tuple(results)
-        found = add_failures({}, (Failure(**plain) for result in results for plain in result["failures"]))
+        told = [Failure(**plain) for result in results for plain in result["failures"]]
+        found = add_failures({}, [*told, *failures_of(letters)])
         for kind, failure in found.items():
             if kind not in self.failures:
                 FAILURE_LOGGER.warning("%s", failure, extra={"failure": failure})

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from foretide.errors import ConfigError
 from foretide.spark.columns import spark_schema
 from foretide.spark.errors import OperatorError
-from foretide.spark.inputs.feeds import FirstRound
+from foretide.spark.inputs.frames import FirstRound
 from foretide.spark.tasks.cells import ENVELOPE, RESULT, read_result, unpack
 from foretide.spark.tasks.contract import BatchOrder
 from foretide.spark.tasks.program import StageTask

@@ -178,7 +178,7 @@ def offset_rows(offset: Any) -> int | None:
 
     >>> offset_rows({"topic": {"0": 70, "1": 30}})
     100
-    >>> offset_rows({"tweets": {"first": 10, "next": 30, "trace": "1f"}}), offset_rows({"next": 7, "replay": "1f"})
+    >>> offset_rows({"tweets": {"first": 10, "next": 30, "trace": "1f"}}), offset_rows({"next": 7, "trace": "1f"})
     (30, 7)
     >>> offset_rows({"logOffset": 3}), offset_rows(12)
     (None, None)

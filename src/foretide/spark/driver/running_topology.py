@@ -18,8 +18,10 @@ from foretide.spark.driver.checkpoint import check_checkpoint
 from foretide.spark.driver.query_progress import ProgressLog
 from foretide.spark.driver.routing import check_options
 from foretide.spark.driver.stage_runner import StageRunner
+from foretide.spark.inputs.edges import EdgeStore
 from foretide.spark.inputs.faults import read_fault
-from foretide.spark.inputs.positions import InputState, PositionReader, reads_frames
+from foretide.spark.inputs.frames import OWN_KINDS
+from foretide.spark.inputs.positions import InputState, PositionReader
 from foretide.spark.pool.pool import ReplicaPool
 from foretide.spark.settings import EngineSettings
 from foretide.spark.sinks.contract import BatchSink
@@ -79,11 +81,13 @@ class RunningTopology:
         self.settings = settings or EngineSettings()
         self._runtime = RuntimeStore(self._workspace.runtime)
         slots = sum(operator.replicas.maximum for operator in topology.operators)
-        self._positions = PositionReader(self.graph, self._workspace, self.settings)
         self._spark, self._progress = spark, ProgressLog() if self._foreign_sources() else None
         self._stages = [
             StageRunner(spark, self.graph, stage, self._workspace, self.settings) for stage in self.graph.stages
         ]
+        by_stage = {runner.stage.id: runner for runner in self._stages}
+        edges = EdgeStore(self._workspace, self.settings)
+        self._positions = PositionReader(self.graph, edges, lambda stage: by_stage[stage].positions())
         self._pool = ReplicaPool(spark, slots, dict(runner.program for runner in self._stages))
 
     @property
@@ -172,8 +176,6 @@ class RunningTopology:
     def drain(self, timeout_s: float = 60.0) -> bool:
         """Let sources admit nothing new and wait until what is inside is through; return whether it is."""
         self._runtime.change(paused=True)
-        for runner in self._stages:
-            runner.pause()
         deadline_s = time.monotonic() + timeout_s
         while time.monotonic() < deadline_s:
             self.check()
@@ -253,7 +255,7 @@ class RunningTopology:
             source.id: stage.id
             for stage in self.graph.stages
             for source in stage.sources
-            if reads_frames(stage) and source.connector.kind != "trace"
+            if source.connector.kind not in OWN_KINDS
         }
 
     def _idle(self) -> bool:

@@ -17,6 +17,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
 from foretide.compile.stages import Stage, StageGraph
+from foretide.errors import ForetideError
 from foretide.health.task_features import FeatureOrder
 from foretide.spark.columns import arrow_schema
 from foretide.spark.driver.admission import Admission, Reading
@@ -26,8 +27,11 @@ from foretide.spark.driver.job import StageJob
 from foretide.spark.driver.routing import Router
 from foretide.spark.errors import OperatorError
 from foretide.spark.inputs.edges import EdgeStore
-from foretide.spark.inputs.feeds import FirstRound, open_feed
+from foretide.spark.inputs.faults import read_fault
+from foretide.spark.inputs.feeds import open_feed
+from foretide.spark.inputs.frames import FirstRound
 from foretide.spark.inputs.limits import RuntimeLimits, write_limits
+from foretide.spark.inputs.planned import Positions
 from foretide.spark.settings import EngineSettings
 from foretide.spark.sinks.contract import BatchSink
 from foretide.spark.tasks.contract import BatchOrder, Program
@@ -67,7 +71,7 @@ class StageRunner:
         self._runtime = RuntimeStore(workspace.runtime)
         self._admission, self._reading = Admission(settings), Reading()
         edges = EdgeStore(workspace, settings)
-        self._feed = open_feed(graph.topology, stage, workspace, edges)
+        self._feed = open_feed(graph.topology, stage, edges)
         self._router = Router(stage)
         self._stopping = threading.Event()
         self._ends = StageEnds(stage, workspace, settings, edges, self._stopping)
@@ -78,8 +82,6 @@ class StageRunner:
         self._watch = FailureWatch(settings)
         self.query: StreamingQuery | None = None
         self.busy = False
-        self._paused = False
-        self._limit_lock = threading.Lock()
         self._last_batch: int | None = None
         self.failure: Exception | None = None
 
@@ -123,7 +125,9 @@ class StageRunner:
         try:
             self._run_batch(frame, batch_id)
         except Exception as error:
-            self.failure = error
+            # Where Spark's tasks read the rows, the text of a stack trace is all that it hands on.
+            left = None if isinstance(error, ForetideError) else read_fault(self._workspace.fault(self.stage.id))
+            self.failure = left or error
             raise
         finally:
             self.busy = False
@@ -138,19 +142,20 @@ class StageRunner:
         if self.query is not None:
             self.query.stop()
 
-    def pause(self) -> None:
-        """Let sources that Spark reads admit nothing new; those that tasks read go by the run-time configuration."""
-        self._paused = bool(self.stage.sources)
-        self._write_limit()
-
     def settled(self) -> bool:
         """Tell whether no batch is under way, and Spark has written down that the last one is done.
 
         Before that, a stop would make the batch run again at the next start.
         """
-        if self.busy or self._last_batch is None:
+        if self.busy or self._last_batch is None or self.query is None:
             return not self.busy
-        return (self._workspace.checkpoint(self.stage.id) / "commits" / str(self._last_batch)).exists()
+        # Spark reports a batch after it has written down that it is done.
+        progress = self.query.lastProgress
+        return progress is not None and progress.batchId >= self._last_batch
+
+    def positions(self) -> tuple[Positions, Positions]:
+        """Return how far it has read: after the last batch that is through, and after the last one planned."""
+        return self._feed.positions()
 
     def left(self) -> int:
         """Return the backlog, and what finite sources have still to give."""
@@ -163,8 +168,9 @@ class StageRunner:
     def _run_batch(self, frame: DataFrame, batch_id: int) -> None:
         started_at_s = time.time()
         self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", self.stage.id)
+        rows = self._feed.begin()
         if self._ends.committed(batch_id):
-            self._feed.finished(batch_id)
+            self._feed.finished()
             return
         config = self._runtime.read()
         replicas = self._replicas(config)
@@ -172,19 +178,21 @@ class StageRunner:
         self._admission.expect(slots)
         transactions = self._ends.begin(batch_id)
         tasks = slots * self.settings.tasks_per_slot
-        first = self._feed.first_round(frame, batch_id, self._reading_tasks(batch_id, tasks))
+        first = self._feed.first_round(frame, self._reading_tasks(rows, tasks))
         done = self._job.run(lambda: self._order(batch_id, tasks, first, config, transactions), first)
-        self._watch.look(done.results, first.rows)
-        self._ends.commit(batch_id, done.results, done.collected, transactions)
-        self._feed.finished(batch_id)
-        batch = BatchStatistics(self.stage.id, batch_id, config.version, slots, first.rows, started_at_s)
+        letters = self._feed.letters()
+        self._watch.look(done.results, rows or {}, letters)
+        self._ends.commit(batch_id, done.results, done.collected, transactions, letters)
+        self._feed.finished()
+        batch = BatchStatistics(self.stage.id, batch_id, config.version, slots, rows or {}, started_at_s)
         batch.replicas = replicas
         self._account(batch, done.results)
 
-    def _reading_tasks(self, batch_id: int, tasks: int) -> int:
+    def _reading_tasks(self, rows: Mapping[str, int] | None, tasks: int) -> int:
         """Return how many tasks read the inputs: where an exchange follows anyway, no more than there is work for."""
-        rows = self._feed.rows(batch_id)
-        return tasks if rows is None or not self.stage.rounds else self._reading.tasks(rows, tasks)
+        if rows is None or not self._feed.dealt or not self.stage.rounds:
+            return tasks
+        return self._reading.tasks(sum(rows.values()), tasks)
 
     def _make_program(self) -> Program:
         specs = {
@@ -224,7 +232,10 @@ class StageRunner:
         self.statistics.append(batch)
         self.totals += StageTotals.of(batch)
         side_by_side = min(batch.slots, self._spark.sparkContext.defaultParallelism)
-        work_s = sum(part.busy_s for part in batch.operators.values()) / side_by_side
+        # What an operator on DataFrames costs, only the whole of the batch can tell.
+        on_frames = any(operator.mode == "dataframe" for operator in self.stage.operators)
+        busy_s = sum(part.busy_s for part in batch.operators.values())
+        work_s = batch.duration_s if on_frames else busy_s / side_by_side
         rows = sum(batch.rows.values())
         self._admission.learn(rows, batch.duration_s, work_s, batch.slots)
         first = [part for id, part in batch.by_operator().items() if id in self.stage.readers]
@@ -232,10 +243,7 @@ class StageRunner:
         self._write_limit()
 
     def _write_limit(self) -> None:
-        # The batch's thread and the one that pauses both come here; the later of them has the last word.
-        with self._limit_lock:
-            limits = RuntimeLimits(max_rows=0 if self._paused else self._admission.limit)
-            write_limits(self._workspace.limits(self.stage.id), limits)
+        write_limits(self._workspace.limits(self.stage.id), RuntimeLimits(max_rows=self._admission.limit))
 
 
 def output_schemas(operator: Operator) -> dict[str, pa.Schema]:

@@ -7,35 +7,75 @@ Spark before the first operator.
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
 from foretide.errors import ConfigError
 from foretide.spark.inputs.edges import EdgePiece, open_edge
+from foretide.spark.inputs.planned import Position, Positions
 from foretide.traces import Replay
 from foretide.traces.plan import TracePlan
+from foretide.transport import OffsetError
 from foretide.transport.contract import split
 
 if TYPE_CHECKING:
     from foretide.spark.tasks.contract import Slice
 
-__all__ = ["InputSpec", "LogInput", "Position", "StageInput", "TraceInput", "open_input"]
+__all__ = [
+    "NEVER_US",
+    "InputSpec",
+    "LogInput",
+    "StageInput",
+    "TraceInput",
+    "deal",
+    "open_input",
+    "schema_of",
+    "schema_text",
+]
 
-#: How far an input has been read: ``next`` is the first row not read, ``first`` the row the last batch began with.
-Position: TypeAlias = dict[str, Any]
+#: An instant so far ahead that every row which will ever come is there.
+NEVER_US = 1 << 60
 
 
 @dataclass(frozen=True)
 class InputSpec:
-    """An input as plain data: a kind, its options, its name in the stage."""
+    """An input as plain data.
+
+    Parameters
+    ----------
+    name : str
+        Its name in the stage.
+    kind : str
+        What it is, see `open_input`.
+    options : mapping
+        Its options.
+    values : str, optional
+        The columns of values in JSON, see `schema_text`: Spark reads their declaration, on the driver alone.
+    """
 
     name: str
     kind: str
     options: Mapping[str, Any]
+    values: str | None = None
+
+
+def schema_text(schema: pa.Schema) -> str:
+    """Return an Arrow schema as text, for other processes.
+
+    >>> schema_of(schema_text(pa.schema({"id": pa.int64()}))).names
+    ['id']
+    """
+    return base64.b64encode(schema.serialize()).decode()
+
+
+def schema_of(text: str) -> pa.Schema:
+    """Return what `schema_text` described."""
+    return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text)))
 
 
 class StageInput(Protocol):
@@ -61,6 +101,10 @@ class StageInput(Protocol):
 
     def advance(self, position: Position, next: int) -> Position:
         """Return the position of the batch that follows the one at `position` and ends before row `next`."""
+        ...
+
+    def before(self, position: Position) -> Position:
+        """Return the position before the batch that ends at `position`."""
         ...
 
     def slices(self, position: Position, count: int) -> Sequence[Sequence[Slice]]:
@@ -95,13 +139,21 @@ class _LogSlice:
 
 
 class TraceInput:
-    """A trace replayed with generated events; the options are those of the data source ``foretide-trace``."""
+    """A trace replayed with generated events; the options are those of the data source ``foretide-trace``.
+
+    Parameters
+    ----------
+    spec : InputSpec
+        Its name and options.
+    plan : TracePlan, optional
+        What the options say, where they were read already.
+    """
 
     is_source = True
 
-    def __init__(self, spec: InputSpec) -> None:
+    def __init__(self, spec: InputSpec, plan: TracePlan | None = None) -> None:
         self.name = spec.name
-        self._plan = TracePlan.of_source(spec.name, spec.options).checked()
+        self._plan = plan or TracePlan.of_source(spec.name, spec.options).checked()
 
     def sample(self, events: int, rows: int) -> Iterator[pa.RecordBatch]:
         """Yield the first events, as if they were due at the epoch, in batches of so many rows."""
@@ -128,6 +180,10 @@ class TraceInput:
     def advance(self, position: Position, next: int) -> Position:
         """Return the position of the next batch."""
         return _moved(position, next)
+
+    def before(self, position: Position) -> Position:
+        """Return the position before a batch."""
+        return {**position, "next": position["first"]}
 
     def slices(self, position: Position, count: int) -> Sequence[Sequence[Slice]]:
         """Cut the events of a batch into ranges of nearly equal length."""
@@ -160,11 +216,19 @@ class LogInput:
 
     def available(self, position: Position, now_us: int) -> int:
         """Return the end of the log."""
-        return self._log.end_offset()
+        end = self._log.end_offset()
+        if end < position["next"]:
+            expected, remedy = f"a log of at least {position['next']} rows", "does the checkpoint belong to this log?"
+            raise OffsetError(self._log.edge, expected, f"{end} rows", remedy)
+        return end
 
     def advance(self, position: Position, next: int) -> Position:
         """Return the position of the next batch."""
         return _moved(position, next)
+
+    def before(self, position: Position) -> Position:
+        """Return the position before a batch."""
+        return {**position, "next": position["first"]}
 
     def slices(self, position: Position, count: int) -> Sequence[Sequence[Slice]]:
         """Cut the rows of a batch into runs of nearly equal length."""
@@ -199,3 +263,12 @@ def open_input(spec: InputSpec) -> StageInput:
     if spec.kind not in kinds:
         raise ConfigError(f"source {spec.name!r}", expected=f"a kind among {', '.join(kinds)}", got=spec.kind)
     return kinds[spec.kind](spec)
+
+
+def deal(inputs: Mapping[str, StageInput], end: Positions, tasks: int) -> list[list[Slice]]:
+    """Return what each of `tasks` tasks reads of the batch that ends at `end`, of all inputs together."""
+    dealt: list[list[Slice]] = [[] for _ in range(tasks)]
+    for name, position in end.items():
+        for task, run in enumerate(inputs[name].slices(position, tasks)):
+            dealt[task].extend(run)
+    return dealt

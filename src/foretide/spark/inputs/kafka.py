@@ -19,6 +19,7 @@ from foretide.kafka import BrokerError, DataLossError
 from foretide.kafka.client import Offsets
 from foretide.kafka.reading import reading
 from foretide.kafka.values import decode
+from foretide.spark.inputs.contract import NEVER_US, schema_of
 from foretide.spark.kafka_options import METADATA, KafkaSourcePlan
 from foretide.spark.tasks.operators import EVENT_TIME_COLUMN
 from foretide.traces.replay import EVENT_TIME
@@ -26,7 +27,8 @@ from foretide.transport.contract import split
 from foretide.transport.dead_letters import DeadLetter
 
 if TYPE_CHECKING:
-    from foretide.spark.inputs.contract import InputSpec, Position
+    from foretide.spark.inputs.contract import InputSpec
+    from foretide.spark.inputs.planned import Position
     from foretide.spark.tasks.contract import Slice
 
 __all__ = ["KafkaInput", "KafkaRange", "KafkaSlice", "share"]
@@ -34,8 +36,6 @@ __all__ = ["KafkaInput", "KafkaRange", "KafkaSlice", "share"]
 _LOG = logging.getLogger(__name__)
 # Messages that become one Arrow batch.
 _BATCH = 10_000
-# An instant that stands for the end of time, see `StageInput.available`.
-_NEVER_US = 1 << 60
 
 
 class KafkaInput:
@@ -56,11 +56,7 @@ class KafkaInput:
         self._plan = KafkaSourcePlan.of(spec.name, spec.options)
         self._cluster = replace(self._plan.cluster, patience_s=0.0) if lenient else self._plan.cluster
         self._known: dict[int, Offsets] = {}
-        self._schema: pa.Schema | None = None
-
-    def check_columns(self) -> None:
-        """Refuse columns that Spark does not know, on the driver, before anything runs."""
-        self._schema = self._plan.schema()
+        self._schema = None if spec.values is None else schema_of(spec.values)
 
     def begin(self, now_us: int) -> Position:
         """Return the position before the first message."""
@@ -83,7 +79,7 @@ class KafkaInput:
             if not self._lenient:
                 raise
         waiting = sum(end - start for start, end in self._windows(position).values())
-        endless = now_us >= _NEVER_US and self._until(position) is None
+        endless = now_us >= NEVER_US and self._until(position) is None
         return int(position["next"]) + waiting + endless
 
     def advance(self, position: Position, next: int) -> Position:
@@ -97,6 +93,10 @@ class KafkaInput:
         end = {part: first + taken[part] for part, first in start.items()}
         return {**position, "first": position["next"], "next": next, "from": _texts(start), "to": _texts(end)}
 
+    def before(self, position: Position) -> Position:
+        """Return the position before a batch."""
+        return {**position, "next": position["first"], "to": position["from"]}
+
     def slices(self, position: Position, count: int) -> Sequence[Sequence[Slice]]:
         """Cut the messages of a batch into runs of nearly equal length; a partition may be cut too."""
         begins, ends = _numbers(position["from"]), _numbers(position["to"])
@@ -108,11 +108,6 @@ class KafkaInput:
 
     def release(self, position: Position) -> None:
         """Keep the messages: how long is the topic's affair."""
-
-    def from_spark(self, offset: Mapping[str, Mapping[str, int]]) -> Position:
-        """Return a position from an offset of Spark's connector; it counts from the first message ever."""
-        to = {part: int(end) for part, end in offset[self._plan.topic].items()}
-        return {"first": 0, "next": sum(to.values()), "from": to, "to": to}
 
     def _until(self, position: Position) -> dict[int, int] | None:
         """Return the offsets at which the source ends; None where it does not."""

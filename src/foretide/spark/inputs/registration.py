@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pyspark.sql import SparkSession
 
-from foretide.spark.inputs.edge_source import EdgeDataSource
 from foretide.spark.inputs.stage_source import StageDataSource
 from foretide.spark.inputs.trace_source import TraceDataSource
 
@@ -12,6 +11,6 @@ __all__ = ["register_sources"]
 
 
 def register_sources(spark: SparkSession) -> None:
-    """Let `spark` read and write ``foretide-trace``, ``foretide-edge`` and ``foretide-stage``."""
-    for source in (TraceDataSource, EdgeDataSource, StageDataSource):
+    """Let `spark` read ``foretide-trace`` and ``foretide-stage``."""
+    for source in (TraceDataSource, StageDataSource):
         spark.dataSource.register(source)

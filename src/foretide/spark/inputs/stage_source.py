@@ -1,34 +1,78 @@
-"""The data source behind a stage: it tells Spark which rows make up the next batch, and nothing else.
+"""The data source behind a stage: it tells Spark which rows make up the next batch.
 
 Spark keeps the positions in its offset log, replays a batch with the same ones after a failure, and reports how far
-inputs have come. The rows themselves are read by the stage's tasks (see `foretide.spark.inputs.contract` and ADR 0007).
+inputs have come. The rows themselves are read by the stage's tasks (see `foretide.spark.inputs.contract` and ADR 0007),
+unless an operator works on DataFrames: then the source hands them out, cut as tasks would read them. What Spark tells
+the reader about a batch goes on to the driver (see `foretide.spark.inputs.planned` and ADR 0017).
 """
 
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
+from pyspark.sql.types import StructType
 
 from foretide.clock import Clock, SystemClock
-from foretide.spark.inputs.contract import InputSpec, Position, StageInput, open_input
+from foretide.files import replace_json
+from foretide.spark.columns import arrow_schema, conform
+from foretide.spark.inputs.contract import InputSpec, StageInput, deal, open_input
 from foretide.spark.inputs.faults import leaves_fault, leaving_fault
 from foretide.spark.inputs.limits import WatchedLimits
+from foretide.spark.inputs.planned import Planned, Position, Positions
 from foretide.store import RuntimeStore
 from foretide.store.workspace import FAULT_FILE
 from foretide.traces.plan import UNLIMITED_ROWS
+from foretide.transport import OffsetError
+from foretide.transport.dead_letters import DeadLetter
 
-__all__ = ["StageDataSource", "StageFeed", "StageStreamReader"]
+if TYPE_CHECKING:
+    from foretide.spark.tasks.contract import Slice
+
+__all__ = ["RowCut", "StageDataSource", "StageFeed", "StageStreamReader", "read_unread"]
+
+
+@dataclass(frozen=True)
+class RowCut:
+    """How rows are cut that the source hands out.
+
+    Parameters
+    ----------
+    replicas : mapping of str to int
+        The replicas of the stage's operators at the start; the run-time configuration may say otherwise.
+    tasks_per_slot : int
+        Parts for each of them.
+    unread : str
+        The folder for values that cannot be made rows of, batch by batch.
+    """
+
+    replicas: Mapping[str, int]
+    tasks_per_slot: int
+    unread: str
+
+    def folder(self, batch: str) -> Path:
+        """Return the folder of one batch for values that cannot be made rows of."""
+        return Path(self.unread) / batch
+
+    def parts(self, active: Mapping[str, int]) -> int:
+        """Return how many parts rows are cut into, under the replicas that are `active`.
+
+        >>> RowCut({"a": 1, "b": 2}, 2, "").parts({"b": 4})
+        10
+        """
+        return max(1, sum(active.get(id, initial) for id, initial in self.replicas.items())) * self.tasks_per_slot
 
 
 @dataclass(frozen=True)
 class StageFeed:
-    """What a stage reads, and where its limits are watched.
+    """What a stage reads, where its limits are watched, and where its batches are announced.
 
     Parameters
     ----------
@@ -38,11 +82,17 @@ class StageFeed:
         The file with the most rows of a batch, see `WatchedLimits`.
     runtime_path : str
         The topology's run-time configuration, see `RuntimeStore`.
+    planned_path : str
+        The file for the batch that Spark has planned, see `Planned`.
+    cut : RowCut, optional
+        How rows are cut, where the source hands them out.
     """
 
     inputs: tuple[InputSpec, ...]
     limits_path: str
     runtime_path: str
+    planned_path: str
+    cut: RowCut | None = None
 
     def to_json(self) -> str:
         """Return it as the option of the data source."""
@@ -57,32 +107,64 @@ class StageFeed:
     def from_json(cls, text: str) -> StageFeed:
         """Return what `to_json` described."""
         value = json.loads(text)
-        specs = tuple(InputSpec(**spec) for spec in value["inputs"])
-        return cls(specs, value["limits_path"], value["runtime_path"])
+        value["inputs"] = tuple(InputSpec(**spec) for spec in value["inputs"])
+        value["cut"] = None if value["cut"] is None else RowCut(**value["cut"])
+        return cls(**value)
+
+
+class RowPart(InputPartition):
+    """The rows of a batch that one task of Spark's reads, and the file for values that are no rows."""
+
+    def __init__(self, slices: Sequence[Slice], unread: Path) -> None:
+        super().__init__(unread.name)
+        self.slices, self.unread = slices, unread
+
+
+@dataclass(frozen=True)
+class _Gone:
+    """Rows that are not there any more: that is an error once someone wants to read them."""
+
+    element: str
+    expected: str
+    got: str
+    remedy: str
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        raise OffsetError(self.element, self.expected, self.got, self.remedy)
 
 
 class StageStreamReader(DataSourceStreamReader):
-    """Decides which rows of a stage's inputs make up the next batch."""
+    """Decides which rows of a stage's inputs make up the next batch, and reads them where Spark is to have them."""
 
-    def __init__(self, feed: StageFeed, clock: Clock | None = None) -> None:
-        self.fault_path = feed.fault_path
+    def __init__(self, feed: StageFeed, schema: pa.Schema | None = None, clock: Clock | None = None) -> None:
+        self._feed, self._schema, self.fault_path = feed, schema, feed.fault_path
         self._clock = clock or SystemClock()
         self._inputs: Mapping[str, StageInput] = {spec.name: open_input(spec) for spec in feed.inputs}
         self._limits = WatchedLimits(feed.limits_path)
         self._runtime = RuntimeStore(feed.runtime_path)
-        self._last: dict[str, Position] | None = None
+        self._last: Positions | None = None
         self._released: dict[str, int] = {}
+        self._planned: Planned | None = None
+        self._parts: list[RowPart] = []
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what tasks need to read: they get their part of the batch beside it."""
+        return {"_schema": self._schema, "fault_path": self.fault_path}
 
     @leaves_fault
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Return the position before the first row of every input."""
         now_us = self._now_us()
-        self._last = {name: part.begin(now_us) for name, part in self._inputs.items()}
-        return self._last
+        begin = {name: part.begin(now_us) for name, part in self._inputs.items()}
+        self._last = begin
+        return begin
 
     @leaves_fault
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """Return where the next batch ends: all that is there, within the limits, each input in proportion."""
+        if self._planned is None:
+            # Spark asks for a next batch once it has noted all earlier ones as done.
+            self._plan(Planned(start))
         self._last = start
         now_us = self._now_us()
         ready = self._ready(start, now_us)
@@ -113,19 +195,53 @@ class StageStreamReader(DataSourceStreamReader):
             for name, position in self._last.items()
         }
 
+    @leaves_fault
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """Give Spark nothing to read."""
-        return []
+        """Pass on what Spark has planned, and return the parts of it that Spark's tasks read, if they do.
 
-    def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
-        """Give Spark nothing to read."""
-        return iter(())
+        Spark calls this before it runs the batch. The end alone tells all: when Spark replays the first batch of all,
+        the start is a new one. A plan that reads the rows twice gets the same parts twice.
+        """
+        if self._planned is None or self._planned.end != end:
+            begin = {name: self._inputs[name].before(position) for name, position in end.items()}
+            planned = Planned(begin, end, uuid.uuid4().hex)
+            cut = self._feed.cut
+            self._parts = [] if cut is None else self._cut(cut, end, cut.folder(planned.id))
+            self._plan(planned)
+        return self._parts
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a part, with the columns of all inputs; values that are no rows go into its file."""
+        if not isinstance(partition, RowPart) or self._schema is None:
+            return
+        letters: list[DeadLetter] = []
+        for piece in partition.slices:
+            with leaving_fault(self.fault_path):
+                for batch in piece.batches():
+                    yield conform(batch, self._schema)
+            letters += getattr(piece, "letters", ())
+        if letters:
+            partition.unread.parent.mkdir(parents=True, exist_ok=True)
+            replace_json(partition.unread, [asdict(letter) for letter in letters])
 
     @leaves_fault
     def commit(self, end: dict[str, Any]) -> None:
         """Let inputs drop what was read before the batch that ended at `end`, which may still be replayed."""
         for name, position in end.items():
             self._inputs[name].release(position)
+
+    def _plan(self, planned: Planned) -> None:
+        planned.write(self._feed.planned_path)
+        self._planned = planned
+
+    def _cut(self, cut: RowCut, end: Positions, unread: Path) -> list[RowPart]:
+        parts = cut.parts(self._runtime.read().active(self._clock.now_s()))
+        try:
+            dealt = deal(self._inputs, end, parts)
+        except OffsetError as error:
+            # A batch that Spark has forgotten to be done may have let go of its rows; the driver will know it again.
+            dealt = [[_Gone(error.edge, error.expected, error.got, error.remedy)]]
+        return [RowPart(slices, unread / f"{number}.json") for number, slices in enumerate(dealt) if slices]
 
     def _let_go(self, idle: Mapping[str, Position]) -> None:
         """Let inputs without new rows drop all that was read.
@@ -139,7 +255,7 @@ class StageStreamReader(DataSourceStreamReader):
                 self._inputs[name].release({**position, "first": position["next"]})
                 self._released[name] = position["next"]
 
-    def _ready(self, start: Mapping[str, Position], now_us: int) -> dict[str, int]:
+    def _ready(self, start: Positions, now_us: int) -> dict[str, int]:
         paused = self._runtime.read().paused
         return {
             name: 0 if paused and part.is_source else max(0, part.available(start[name], now_us) - start[name]["next"])
@@ -156,7 +272,10 @@ class StageStreamReader(DataSourceStreamReader):
 
 
 class StageDataSource(DataSource):
-    """The data source ``foretide-stage``; its option ``feed`` is a `StageFeed` in JSON."""
+    """The data source ``foretide-stage``; its option ``feed`` is a `StageFeed` in JSON.
+
+    Where the feed says how to cut rows, the schema must be given, and the source hands out rows.
+    """
 
     @classmethod
     def name(cls) -> str:
@@ -167,8 +286,14 @@ class StageDataSource(DataSource):
         """Return a schema that is never filled."""
         return "nothing int"
 
-    def streamReader(self, schema: Any) -> StageStreamReader:  # noqa: N802
+    def streamReader(self, schema: StructType) -> StageStreamReader:  # noqa: N802
         """Return the reader."""
         feed = StageFeed.from_json(self.options["feed"])
         with leaving_fault(feed.fault_path):
-            return StageStreamReader(feed)
+            return StageStreamReader(feed, None if feed.cut is None else arrow_schema(schema))
+
+
+def read_unread(folder: Path) -> list[DeadLetter]:
+    """Return the values of a batch that tasks could not make rows of, from its folder."""
+    files = sorted(folder.glob("*.json"))
+    return [DeadLetter(**letter) for file in files for letter in json.loads(file.read_text(encoding="utf-8"))]

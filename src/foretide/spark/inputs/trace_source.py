@@ -14,7 +14,6 @@ trace; its schedule begins at ``startedAt``, or at the epoch.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
@@ -23,10 +22,10 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTri
 from pyspark.sql.types import StructType
 
 from foretide.clock import Clock, SystemClock
-from foretide.errors import ConfigError
 from foretide.spark.columns import arrow_schema, conform, spark_schema
+from foretide.spark.inputs.contract import NEVER_US, InputSpec, TraceInput
 from foretide.spark.inputs.limits import WatchedLimits, admit
-from foretide.traces import Replay
+from foretide.spark.inputs.planned import Position
 from foretide.traces.plan import TracePlan
 
 __all__ = ["TraceDataSource", "TraceReader", "TraceStreamReader"]
@@ -35,51 +34,66 @@ SOURCE = "foretide-trace"
 
 
 class EventRange(InputPartition):
-    """The events from id `first` up to `end` of a trace that began at `started_us`."""
+    """The events of a trace that one task generates."""
 
-    def __init__(self, first: int, end: int, started_us: int) -> None:
-        super().__init__((first, end))
-        self.first, self.end, self.started_us = first, end, started_us
+    def __init__(self, slices: Sequence[Any]) -> None:
+        super().__init__(None)
+        self.slices = slices
 
 
-class TraceReader(DataSourceReader):
-    """Reads the whole trace at once."""
+class _TraceRows:
+    """What readers of batches and of streams have in common: events of a `TraceInput`, as rows of Spark's."""
 
     def __init__(self, plan: TracePlan, schema: StructType) -> None:
         self._plan, self._schema = plan, schema
-
-    def partitions(self) -> Sequence[InputPartition]:
-        """Return the ranges of events that tasks generate."""
-        return _ranges(0, self._plan.replay.total_events, self._plan.started_us or 0, self._plan.partitions)
+        self._trace = TraceInput(InputSpec(SOURCE, "trace", {}), plan)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Generate the events of one range."""
-        return _generate(self._plan.replay, partition, self._schema)
+        if not isinstance(partition, EventRange):  # Spark plans one bare partition when a batch read has no rows.
+            return
+        target = arrow_schema(self._schema)
+        for piece in partition.slices:
+            for batch in piece.batches():
+                yield conform(batch, target)
+
+    def _ranges(self, position: Position, slots: int) -> list[InputPartition]:
+        """Return the ranges of events that tasks generate for the batch that ends at `position`."""
+        count = min(slots, position["next"] - position["first"])
+        return [EventRange(slices) for slices in self._trace.slices(position, count)] if count else []
 
 
-class TraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class TraceReader(_TraceRows, DataSourceReader):
+    """Reads the whole trace at once."""
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Return the ranges of events that tasks generate."""
+        begin = self._trace.begin(0)
+        end = self._trace.advance(begin, self._trace.available(begin, NEVER_US))
+        return self._ranges(end, self._plan.partitions)
+
+
+class TraceStreamReader(_TraceRows, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads a trace as its events become due."""
 
     def __init__(self, plan: TracePlan, schema: StructType, clock: Clock | None = None) -> None:
-        self._plan, self._schema = plan, schema
+        super().__init__(plan, schema)
         self._clock = clock or SystemClock()
         self._limits = WatchedLimits(plan.config_path)
-        self._started_us = plan.started_us
+        self._last: Position | None = None
         self._stopped_us: int | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Return the offset before the first event; the schedule begins now unless it was given."""
-        if self._started_us is None:
-            self._started_us = self._now_us()
-        return self._offset(0, self._started_us)
+        self._last = self._trace.begin(self._now_us())
+        return self._last
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """Return where the next batch ends, within Spark's limit and the one in the watched file."""
-        self._check(start)
-        self._started_us = int(start["started_at_us"])
-        due = self._due(self._started_us, self._now_us() if self._stopped_us is None else self._stopped_us)
-        end = admit(int(start["next"]), due, limit, self._limits.read())
-        return start if end == start["next"] else self._offset(end, self._started_us)
+        self._last = start
+        due = self._trace.available(start, self._now_us() if self._stopped_us is None else self._stopped_us)
+        end = admit(start["next"], due, limit, self._limits.read())
+        return start if end == start["next"] else self._trace.advance(start, end)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """Return the option's limit; the watched file can lower it at any time."""
@@ -87,9 +101,9 @@ class TraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         """Return the arrivals: all events due by now, whether or not batches could take them."""
-        if self._started_us is None:
+        if self._last is None:
             return None
-        return self._offset(self._due(self._started_us, self._now_us()), self._started_us)
+        return {**self._last, "next": self._trace.available(self._last, self._now_us())}
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Let no event that becomes due from here on count."""
@@ -97,33 +111,12 @@ class TraceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Return the ranges of events that tasks generate, as many as the slots in force."""
-        self._check(end)
-        slots = self._limits.read().slots or self._plan.partitions
+        self._trace.available(end, 0)  # refuses an offset of other events
         # The end offset is in Spark's log before the batch runs; the first start offset is not.
-        return _ranges(int(start["next"]), int(end["next"]), int(end["started_at_us"]), slots)
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Generate the events of one range."""
-        return _generate(self._plan.replay, partition, self._schema)
-
-    def _offset(self, event_id: int, started_us: int) -> dict[str, Any]:
-        return {"next": event_id, "started_at_us": started_us, "replay": self._plan.fingerprint}
-
-    def _due(self, started_us: int, now_us: int) -> int:
-        replay = self._plan.replay
-        return replay.total_events if self._plan.at_once else replay.due_by(started_us, now_us)
+        return self._ranges({**end, "first": start["next"]}, self._limits.read().slots or self._plan.partitions)
 
     def _now_us(self) -> int:
         return int(self._clock.now_s() * 1e6)
-
-    def _check(self, offset: dict[str, Any]) -> None:
-        if offset["replay"] != self._plan.fingerprint:
-            raise ConfigError(
-                SOURCE,
-                expected="the trace, rateScale, speed, payload and seed that the checkpoint was written with",
-                got="others",
-                remedy="restore these options, or start with a new checkpoint",
-            )
 
 
 class TraceDataSource(DataSource):
@@ -148,17 +141,3 @@ class TraceDataSource(DataSource):
 
     def _plan(self) -> TracePlan:
         return TracePlan.from_options(SOURCE, self.options)
-
-
-def _ranges(first: int, end: int, started_us: int, slots: int) -> list[InputPartition]:
-    count = min(slots, end - first)
-    bounds = [first + (end - first) * index // count for index in range(count + 1)] if count > 0 else []
-    return [EventRange(low, high, started_us) for low, high in pairwise(bounds)]
-
-
-def _generate(replay: Replay, partition: InputPartition, schema: StructType) -> Iterator[pa.RecordBatch]:
-    if not isinstance(partition, EventRange):  # Spark plans one bare partition when a batch read has no rows.
-        return
-    target = arrow_schema(schema)
-    for batch in replay.events(partition.first, partition.end, partition.started_us):
-        yield conform(batch, target)

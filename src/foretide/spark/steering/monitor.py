@@ -188,7 +188,7 @@ class SparkMonitor:
 
     def _take(self, duration_s: float) -> Sample:
         try:
-            inputs = self._read_inputs()
+            inputs = self._running.inputs()
             progressed = self._running.progressed()
             batches, planned = self._running.batches(), self._running.replicas()
         except Exception as error:
@@ -215,13 +215,6 @@ class SparkMonitor:
             latency_s=latency.mean_s if latency.count else None,
         )
         return Sample(measurement, inputs, latency, int(sum(planned.values())))
-
-    def _read_inputs(self) -> Mapping[str, InputState]:
-        try:
-            return self._running.inputs()
-        except FileNotFoundError:
-            # Spark removes old entries of its log while they are read; the newest ones are there.
-            return self._running.inputs()
 
     def _arrivals(self, inputs: Mapping[str, InputState], progressed: Mapping[str, int]) -> Floats:
         """Return how many events came to each source; what was counted once does not count again."""

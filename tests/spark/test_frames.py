@@ -1,0 +1,151 @@
+"""Operators on DataFrames: Spark reads their rows, and all else is as with other operators."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+from waiting import wait_for
+
+from foretide.spark import EngineSettings, RunningTopology, start
+from foretide.topology import Topology, flow
+from foretide.traces import Replay, load_trace, payload
+from foretide.transport import ArrowLog
+
+pytestmark = pytest.mark.spark
+
+SMALL = EngineSettings(first_rows=400, max_rows=400)
+Write = Callable[..., str]
+
+
+def words(trace: str) -> dict[int, str]:
+    """Return the texts of a trace by their ids, by a batch computation."""
+    replay = Replay(load_trace(trace), payload("words"), seed=0)
+    batches = replay.events(0, replay.total_events, 0)
+    return {row["id"]: row["text"] for batch in batches for row in batch.to_pylist()}
+
+
+def same(batch: pa.RecordBatch) -> pa.RecordBatch:
+    return batch
+
+
+def tagged(batch: pa.RecordBatch) -> pa.RecordBatch:
+    return batch.select(["id"]).append_column("tag", pa.repeat("queued", batch.num_rows))
+
+
+def merge(rows: DataFrame) -> DataFrame:
+    return rows.select("id", "text", "tag", "event_time", sf.coalesce("tag", sf.lit("read")).alias("way"))
+
+
+def merging(trace: str, database: Path) -> Topology:
+    """Return a topology in which an operator on DataFrames has a source and a queued edge."""
+    job = flow("merging")
+    read = job.source("in", "trace", trace=trace, until="all")
+    queued = job.source("more", "trace", trace=trace, until="all").operator(
+        "tag", tagged, mode="arrow", schema="id long, tag string"
+    )
+    merged = job.operator("merge", merge, mode="dataframe", inputs=[read, queued], replicas=2)
+    merged.operator("keep", same, mode="arrow", grouping="fields:id").sink("out", "sqlite", path=str(database))
+    return job.build()
+
+
+def stored(database: Path) -> list[tuple[Any, ...]]:
+    with closing(sqlite3.connect(database)) as connection:
+        return connection.execute("SELECT way, id, text FROM out").fetchall()
+
+
+def forget_last_batch(root: Path, stage: str) -> None:
+    """Take from Spark that the last batch of a stage is done, as a crash would."""
+    commits = root / "stages" / stage / "checkpoint" / "commits"
+    last = max(commits.glob("[0-9]*"), key=lambda path: int(path.name))
+    last.unlink()
+    (commits / f".{last.name}.crc").unlink(missing_ok=True)
+
+
+def test_rows_of_a_source_and_of_a_queued_edge_meet_exactly_once(
+    spark: SparkSession, tmp_path: Path, write_trace: Write
+) -> None:
+    trace = write_trace(500, 500)
+    topology, root = merging(trace, tmp_path / "out.db"), tmp_path / "run"
+    with start(topology, spark, root, SMALL) as running:
+        running.wait()
+        batches = [batch for batch in running.batches() if batch.stage == "in"]
+        inputs = running.inputs()
+    # As many rows as are admitted, of both inputs together.
+    assert len(batches) >= 5 and max(sum(batch.rows.values()) for batch in batches) <= 402
+    assert {name: (state.done, state.backlog) for name, state in inputs.items()} == dict.fromkeys(inputs, (1000, 0))
+    assert inputs["in"].exhausted
+    texts = words(trace)
+    expected = Counter([*(("read", id, text) for id, text in texts.items()), *(("queued", id, None) for id in texts)])
+    assert Counter(stored(tmp_path / "out.db")) == expected
+    log = ArrowLog(root / "edges" / "tag.out-merge")
+    assert (log.end_offset(), log.first_offset()) == (1000, 1000)  # all is read, and let go
+
+    forget_last_batch(root, "in")
+    with start(topology, spark, root, SMALL) as running:
+        running.wait()
+    assert Counter(stored(tmp_path / "out.db")) == expected
+
+
+def test_a_batch_that_a_crash_cut_short_reads_the_same_rows_again(
+    spark: SparkSession, tmp_path: Path, write_trace: Write
+) -> None:
+    trace = write_trace(300, 300)
+
+    def build() -> Topology:
+        job = flow("again")
+        rows = job.source("in", "trace", trace=trace, until="all").operator(
+            "merge", lambda rows: rows, mode="dataframe"
+        )
+        rows.sink("out", "parquet", path=str(tmp_path / "files"))
+        return job.build()
+
+    def found() -> dict[int, list[int]]:
+        return {
+            int(folder.name.partition("=")[2]): sorted(pa.parquet.read_table(folder)["id"].to_pylist())
+            for folder in (tmp_path / "files").rglob("batch_id=*")
+        }
+
+    with start(build(), spark, tmp_path / "run", SMALL) as running:
+        running.wait()
+    before = found()
+    assert sorted(id for ids in before.values() for id in ids) == list(range(600))
+    # The batch is neither at its end nor known to Spark as done: it is run again, with other replicas.
+    last = max(before)
+    for folder in list((tmp_path / "files").rglob(f"batch_id={last}")):
+        for file in folder.iterdir():
+            file.unlink()
+        folder.rmdir()
+    forget_last_batch(tmp_path / "run", "in")
+    with start(build(), spark, tmp_path / "run", SMALL) as running:
+        wait_for(lambda: found() == before, check=running.check)
+        running.wait()
+    assert found() == before
+
+
+def test_a_pause_holds_it_and_its_queue_is_seen(spark: SparkSession, tmp_path: Path, write_trace: Write) -> None:
+    job = flow("paused")
+    rows = job.source("in", "trace", trace=write_trace(*[200] * 20), until="all")
+    rows.operator("merge", lambda rows: rows, mode="dataframe").sink("out", "memory")
+    settings = EngineSettings(first_rows=100, max_rows=100)
+    with start(job.build(), spark, tmp_path / "run", settings) as running:
+        wait_for(lambda: running.inputs()["in"].done >= 200, check=running.check)
+        assert running.drain()
+        wait_for(lambda: is_still(running), check=running.check)
+        state = running.inputs()["in"]
+        assert (state.arrived, state.backlog) == (4000, 4000 - state.done) and state.backlog > 0
+        assert running.sink("out").table().num_rows == state.done
+
+
+def is_still(running: RunningTopology) -> bool:
+    """Tell whether no batch is under way any more; one may have been planned as the pause came."""
+    states = running.inputs().values()
+    return all(state.admitted == state.done for state in states) and running._settled()
