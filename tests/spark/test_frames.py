@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections import Counter
 from collections.abc import Callable
@@ -13,6 +14,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
+from pyspark.sql.streaming.listener import StreamingQueryListener
 from waiting import wait_for
 
 from foretide.spark import EngineSettings, RunningTopology, start
@@ -149,3 +151,52 @@ def is_still(running: RunningTopology) -> bool:
     """Tell whether no batch is under way any more; one may have been planned as the pause came."""
     states = running.inputs().values()
     return all(state.admitted == state.done for state in states) and running._settled()
+
+
+class Listener(StreamingQueryListener):
+    """Keeps what Spark's progress says of each query."""
+
+    def __init__(self) -> None:
+        self.reports: dict[str, list[dict[str, Any]]] = {}
+
+    def onQueryStarted(self, event: Any) -> None: ...  # noqa: N802 - Spark's name
+
+    def onQueryProgress(self, event: Any) -> None:  # noqa: N802
+        self.reports.setdefault(event.progress.name, []).append(json.loads(event.progress.json))
+
+    def onQueryTerminated(self, event: Any) -> None: ...  # noqa: N802
+
+    def did(self, name: str) -> dict[int, dict[str, Any]]:
+        """Return what batches of a query did, by their numbers."""
+        offsets = [report["sources"][0]["latestOffset"] for report in self.reports.get(name, ())]
+        found = [offset.get("last batch") for offset in offsets]
+        return {batch["batch"]: batch for batch in found if batch is not None}
+
+
+def test_sparks_progress_tells_listeners_what_stages_do(
+    spark: SparkSession, tmp_path: Path, write_trace: Write
+) -> None:
+    job = flow("told")
+    rows = job.source("in", "trace", trace=write_trace(500, 500), until="all", payload="ids").operator(
+        "a", same, mode="arrow", schema="id long"
+    )
+    rows.sink("all", "none")
+    rows.operator("merge", lambda rows: rows, mode="dataframe").sink("out", "memory")
+    topology = job.build()
+    listener = Listener()
+    spark.streams.addListener(listener)
+    try:
+        with start(topology, spark, tmp_path / "run", SMALL) as running:
+            running.wait()
+            batches = {batch.batch_id: batch for batch in running.batches() if batch.stage == "in"}
+            wait_for(lambda: set(listener.did("told/in")) >= set(batches) - {max(batches)}, check=running.check)
+    finally:
+        spark.streams.removeListener(listener)
+    for number, did in listener.did("told/in").items():
+        batch = batches[number]
+        assert did["rows"] == batch.rows["in"] and did["events"] == batch.latency.count
+        assert did["busy_s"] == pytest.approx(batch.operators["a", 0].busy_s)
+        assert did["duration_s"] == pytest.approx(batch.duration_s)
+        assert did["latency_mean_s"] == pytest.approx(batch.latency.mean_s)
+    # Where Spark reads the rows, its own numbers are right.
+    assert sum(report["numInputRows"] for report in listener.reports["told/merge"]) == 1000

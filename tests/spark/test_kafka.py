@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import NewPartitions
+from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 from topologies import line, step
 from waiting import wait_for
@@ -32,6 +33,9 @@ from foretide.topology import Topology, flow
 from foretide.transport import ArrowLog
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+
+# Workers cannot import test modules, so what is defined here travels with the program.
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 SCHEMA = "id long, text string"
 PROGRAM = Path(kafka_driver.__file__)
@@ -331,7 +335,7 @@ def test_an_operator_on_dataframes_reads_topics_and_sets_aside_what_is_no_row(
     job = flow("frames")
     given = {"servers": topics.broker.servers, "schema": SCHEMA, "ending": "latest"}
     inputs = [job.source(name, "kafka", topic=topic, **given) for name, topic in (("one", one), ("two", two))]
-    options = {"stateful": True, "output_mode": "complete"}
+    options = {"stateful": True, "output_mode": "complete", "grouping": "fields:text"}
     job.operator("count", counted, mode="dataframe", inputs=inputs, **options).sink("out", "memory")
     with start(job.build(), spark, tmp_path) as running:
         running.wait()

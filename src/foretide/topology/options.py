@@ -115,7 +115,7 @@ SOURCE_OPTIONS: dict[str, KindOptions] = {
     ),
     "files": KindOptions(("path", "format", "schema"), required=("path",), passes_on=True),
     "kafka": KindOptions(
-        (*_KAFKA, "schema", "starting", "ending", "metadata", "on_data_loss", "min_partitions", "max_rows"),
+        (*_KAFKA, "schema", "starting", "ending", "metadata", "on_data_loss"),
         required=("servers", "topic"),
     ),
 }

@@ -19,6 +19,8 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
+from foretide.spark.inputs.stage_source import LAST_BATCH
+
 __all__ = ["FixedCost", "ProgressLog", "QueryTotals", "offset_rows"]
 
 _LOG = logging.getLogger(__name__)
@@ -180,6 +182,8 @@ def offset_rows(offset: Any) -> int | None:
     100
     >>> offset_rows({"tweets": {"first": 10, "next": 30, "trace": "1f"}}), offset_rows({"next": 7, "trace": "1f"})
     (30, 7)
+    >>> offset_rows({"tweets": {"first": 10, "next": 30}, "last batch": {"rows": 20}})
+    30
     >>> offset_rows({"logOffset": 3}), offset_rows(12)
     (None, None)
     """
@@ -187,7 +191,7 @@ def offset_rows(offset: Any) -> int | None:
         return None
     if isinstance(offset.get("next"), int):
         return int(offset["next"])
-    parts = list(offset.values())
+    parts = [part for name, part in offset.items() if name != LAST_BATCH]
     if not parts or not all(isinstance(part, Mapping) for part in parts):
         return None
     counts = [_partition_rows(part) for part in parts]

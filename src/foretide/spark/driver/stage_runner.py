@@ -240,10 +240,11 @@ class StageRunner:
         self._admission.learn(rows, batch.duration_s, work_s, batch.slots)
         first = [part for id, part in batch.by_operator().items() if id in self.stage.readers]
         self._reading.learn(rows, sum(part.busy_s for part in first))
-        self._write_limit()
+        self._write_limit(batch)
 
-    def _write_limit(self) -> None:
-        write_limits(self._workspace.limits(self.stage.id), RuntimeLimits(max_rows=self._admission.limit))
+    def _write_limit(self, last: BatchStatistics | None = None) -> None:
+        limits = RuntimeLimits(self._admission.limit, last_batch=None if last is None else last.figures())
+        write_limits(self._workspace.limits(self.stage.id), limits)
 
 
 def output_schemas(operator: Operator) -> dict[str, pa.Schema]:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, ReadMinRows
 
@@ -24,10 +26,21 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RuntimeLimits:
-    """What a batch may take: at most `max_rows` rows (0 pauses the source), cut into `slots` partitions."""
+    """What a batch may take.
+
+    Parameters
+    ----------
+    max_rows : int, optional
+        At most so many rows; 0 pauses the source.
+    slots : int, optional
+        Partitions that they are cut into.
+    last_batch : mapping, optional
+        What the last batch of a stage did: its source shows it in Spark's progress.
+    """
 
     max_rows: int | None = None
     slots: int | None = None
+    last_batch: Mapping[str, Any] | None = None
 
 
 class WatchedLimits:
@@ -95,7 +108,7 @@ def _parse(path: str) -> RuntimeLimits:
         raise ConfigError(f"limits in {path}", expected="a JSON object", got=f"a fault ({error})") from error
     if not isinstance(body, dict):
         raise ConfigError(f"limits in {path}", expected="a JSON object", got=type(body).__name__)
-    return RuntimeLimits(_whole(path, body, "max_rows", 0), _whole(path, body, "slots", 1))
+    return RuntimeLimits(_whole(path, body, "max_rows", 0), _whole(path, body, "slots", 1), body.get("last_batch"))
 
 
 def _whole(path: str, body: dict[str, object], name: str, minimum: int) -> int | None:

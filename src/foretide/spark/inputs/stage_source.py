@@ -36,7 +36,10 @@ from foretide.transport.dead_letters import DeadLetter
 if TYPE_CHECKING:
     from foretide.spark.tasks.contract import Slice
 
-__all__ = ["RowCut", "StageDataSource", "StageFeed", "StageStreamReader", "read_unread"]
+__all__ = ["LAST_BATCH", "RowCut", "StageDataSource", "StageFeed", "StageStreamReader", "read_unread"]
+
+#: Under this name Spark's progress has what the last batch did, beside the inputs; no input can be called so.
+LAST_BATCH = "last batch"
 
 
 @dataclass(frozen=True)
@@ -186,14 +189,19 @@ class StageStreamReader(DataSourceStreamReader):
 
     @leaves_fault
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
-        """Return the arrivals at every input, whether or not batches could take them."""
+        """Return the arrivals at every input, whether or not batches could take them, and what the last batch did.
+
+        Spark shows it to listeners, who would otherwise see no rows of a stage whose tasks read by themselves.
+        """
         if self._last is None:
             return None
         now_us = self._now_us()
-        return {
+        arrived = {
             name: {**position, "next": self._inputs[name].available(position, now_us)}
             for name, position in self._last.items()
         }
+        did = self._limits.read().last_batch
+        return arrived if did is None else {**arrived, LAST_BATCH: did}
 
     @leaves_fault
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:

@@ -185,6 +185,20 @@ class BatchStatistics:
                 places, counts = np.array(result["event_times"], dtype=np.int64).T
                 self.latency.add(committed_at_s - (places + 0.5) * _BIN_US / 1e6, counts)
 
+    def figures(self) -> dict[str, Any]:
+        """Return in short what the batch did, as plain data: for those who watch Spark's progress."""
+        known = self.latency.count > 0
+        return {
+            "batch": self.batch_id,
+            "rows": sum(self.rows.values()),
+            "failed": sum(part.failed for part in self.operators.values()),
+            "duration_s": self.duration_s,
+            "busy_s": sum(part.busy_s for part in self.operators.values()),
+            "events": self.latency.count,
+            "latency_mean_s": self.latency.mean_s if known else None,
+            "latency_p95_s": self.latency.quantile_s(0.95) if known else None,
+        }
+
     def by_operator(self) -> dict[str, OperatorStatistics]:
         """Return the totals of each operator over its replicas."""
         totals: dict[str, OperatorStatistics] = {}
