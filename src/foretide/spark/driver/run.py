@@ -219,8 +219,9 @@ class TopologyRun:
 
     def __init__(self, spark: SparkSession, options: RunOptions) -> None:
         self.options = options
-        self._stack = ExitStack()
-        self.running = RunningTopology(options.topology, spark, self._directory(), options.settings)
+        with ExitStack() as stack:
+            self.running = RunningTopology(options.topology, spark, _directory(options.path, stack), options.settings)
+            self._temporary = stack.pop_all()
         self._master = str(spark.sparkContext.master)
         self._watch = _Watch(self.running)
         self._interrupted, self._drained = False, False
@@ -238,7 +239,7 @@ class TopologyRun:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with self._stack:
+        with self._temporary:
             self._stop()
             if kind is None:
                 self._report = self._watch.report(self._master, self._ending, self._drained)
@@ -299,11 +300,12 @@ class TopologyRun:
             return "all input is through"
         return "time is up" if time.monotonic() >= deadline_s else None
 
-    def _directory(self) -> Path:
-        if self.options.path is not None:
-            return self.options.path
-        temporary = tempfile.TemporaryDirectory(prefix="foretide-", ignore_cleanup_errors=True)
-        return Path(self._stack.enter_context(temporary))
+
+def _directory(path: Path | None, stack: ExitStack) -> Path:
+    """Return where a run keeps its checkpoints; a temporary directory lives as long as `stack`."""
+    if path is not None:
+        return path
+    return Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="foretide-", ignore_cleanup_errors=True)))
 
 
 def _through(inputs: Mapping[str, InputState]) -> bool:

@@ -99,9 +99,9 @@ class SteeredTopologyRun(TopologyRun):
     def __init__(
         self, spark: SparkSession, options: RunOptions, steering: Steering, recorder: Recorder | None = None
     ) -> None:
+        self._executors = None if steering.executors is None else manage_executors(spark, steering.executors)
         super().__init__(spark, options)
         self.steering, self._recorder = steering, recorder
-        self._executors = None if steering.executors is None else manage_executors(spark, steering.executors)
         self._audit = SinkAudit(options.topology)
         self._found: Audit | None = None
         self._controller: Controller | None = None
