@@ -1,34 +1,23 @@
 """Results into a Kafka topic, each batch in one transaction (ADR 0013).
 
-Tasks turn rows into messages; the driver sends them. The same transaction commits the batch's id as the offset of a
-consumer group that nobody else uses: either both are there or neither, so a batch that is repeated after a failure is
-recognised. Readers that want committed messages alone, ``isolation.level=read_committed``, see every batch once and
-whole.
+Tasks turn rows into messages; the driver sends them, see `foretide.kafka.transactions`.
 """
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import pyarrow as pa
 
-from foretide.kafka import BrokerError, KafkaError, confluent
-from foretide.kafka.client import is_missing, is_transient
-from foretide.kafka.sending import produce_when_there_is_room
+from foretide.kafka.transactions import HEADER, TransactionalWriter
 from foretide.kafka.values import encode_values
 from foretide.spark.errors import OperatorError
 from foretide.spark.kafka_options import KafkaSinkPlan
 from foretide.spark.tasks.contract import EdgeWriter
 
 __all__ = ["KafkaSink", "MessageEncoder"]
-
-T = TypeVar("T")
-_CHUNK = 10_000
 
 
 @dataclass(frozen=True)
@@ -57,7 +46,7 @@ class MessageEncoder:
         columns = {"value": encode_values(batch, self.plan.format, self.plan.column)}
         if self.plan.key is not None:
             columns["key"] = _bytes(batch[self.plan.key])
-        columns |= {f"header {name}": _bytes(batch[name]) for name in self.plan.headers}
+        columns |= {f"{HEADER}{name}": _bytes(batch[name]) for name in self.plan.headers}
         return pa.record_batch(columns)
 
 
@@ -78,14 +67,7 @@ class KafkaSink:
 
     def __init__(self, sink: str, options: Mapping[str, Any], run: str = "0") -> None:
         self._sink, self._plan = sink, KafkaSinkPlan.of(sink, options)
-        self._cluster = self._plan.cluster
-        self._name = f"foretide-{run}-{sink}"
-        self._last: int | None = None
-        self._producer: Any = None
-        self._ledger: Any = None
-        self._closed = threading.Event()
-        # A topic that is not there is known before the first batch.
-        self._cluster.partitions(self._plan.topic)
+        self._writer = TransactionalWriter(self._plan.cluster, self._plan.topic, f"foretide-{run}-{sink}")
 
     @property
     def encoder(self) -> MessageEncoder:
@@ -94,9 +76,7 @@ class KafkaSink:
 
     def committed(self, batch_id: int) -> bool:
         """Tell whether the batch is in the topic."""
-        if self._last is None:
-            self._last = self._retry(self._read_last)
-        return batch_id <= self._last
+        return self._writer.has(batch_id)
 
     def task_writer(self, batch_id: int) -> EdgeWriter | None:
         """Return nothing to write with: a transaction has one producer."""
@@ -104,123 +84,12 @@ class KafkaSink:
 
     def commit(self, batch_id: int, written: Sequence[Any], rows: pa.Table | None) -> None:
         """Send the messages and the batch's id, unless they are there already."""
-        if rows is None or not rows.num_rows or self.committed(batch_id):
-            return
-        self._retry(lambda: self._transaction(batch_id, rows))
-        self._last = batch_id
+        if rows is not None and rows.num_rows:
+            self._writer.send(batch_id, rows)
 
     def close(self) -> None:
-        """Let go of the producer; a batch that waits for a broker is given up."""
-        self._closed.set()
-
-    def _transaction(self, batch_id: int, rows: pa.Table) -> None:
-        """Send a batch; what an attempt before has brought to its end is not sent again."""
-        try:
-            if self._producer is None:
-                self._producer = self._open()
-                # Opening has ended the transaction that a producer before it may have left, one way or the other.
-                if self._read_last() >= batch_id:
-                    return
-            producer = self._producer
-            producer.begin_transaction()
-            self._send(producer, rows)
-            place = confluent().TopicPartition(self._plan.topic, 0, batch_id + 1)
-            group = self._ledger.consumer_group_metadata()
-            producer.send_offsets_to_transaction([place], group, self._cluster.request_s)
-            self._end(producer)
-        except Exception:
-            # Whether the transaction was committed is for the next attempt to find out, with a new producer.
-            self._producer = None
-            raise
-
-    def _end(self, producer: Any) -> None:
-        deadline_s = time.monotonic() + self._cluster.patience_s
-        while True:
-            try:
-                producer.commit_transaction(self._cluster.request_s)
-                return
-            except confluent().KafkaException as error:
-                if not error.args[0].retriable() or time.monotonic() > deadline_s:
-                    raise
-
-    def _open(self) -> Any:
-        config = self._cluster.config(
-            transactional_id=self._name,
-            linger_ms=5,
-            compression_type="lz4",
-            queue_buffering_max_messages=1_000_000,
-            message_max_bytes=64 << 20,
-        )
-        producer = confluent().Producer(config)
-        producer.init_transactions(self._cluster.request_s * 2)
-        return producer
-
-    def _send(self, producer: Any, rows: pa.Table) -> None:
-        failed: list[Any] = []
-
-        def delivered(error: Any, message: Any) -> None:
-            if error is not None:
-                failed.append(error)
-
-        for chunk in rows.to_batches(max_chunksize=_CHUNK):
-            self._produce(producer, chunk, delivered)
-            producer.poll(0)
-            if failed:
-                break
-        deadline_s = time.monotonic() + max(1.0, self._cluster.patience_s)
-        while not failed and producer.flush(0.2):
-            if time.monotonic() > deadline_s or self._closed.is_set():
-                raise BrokerError(self._cluster.who, self._cluster.servers, self._cluster.patience_s, "no answer")
-        if failed:
-            raise confluent().KafkaException(failed[0])
-
-    def _produce(self, producer: Any, chunk: pa.RecordBatch, delivered: Callable[[Any, Any], None]) -> None:
-        topic, values = self._plan.topic, chunk["value"].to_pylist()
-        keys = chunk["key"].to_pylist() if "key" in chunk.schema.names else [None] * len(values)
-        if self._plan.headers:
-            names = [f"header {name}" for name in self._plan.headers]
-            columns = [chunk[name].to_pylist() for name in names]
-            for key, value, *found in zip(keys, values, *columns, strict=True):
-                message = partial(producer.produce, topic, value, key, on_delivery=delivered)
-                produce_when_there_is_room(
-                    producer, partial(message, headers=list(zip(self._plan.headers, found, strict=True)))
-                )
-            return
-        left = [{"value": value, "key": key} for key, value in zip(keys, values, strict=True)]
-        while left:
-            producer.produce_batch(topic, left, on_delivery=delivered)
-            left = [message for message in left if message.pop("_error", None) is not None]
-            if left:
-                producer.poll(0.05)
-
-    def _read_last(self) -> int:
-        """Return the last batch that was committed, -1 before the first."""
-        library = confluent()
-        if self._ledger is None:
-            config = self._cluster.config(group_id=self._name, enable_auto_commit=False)
-            self._ledger = library.Consumer(config)
-        place = library.TopicPartition(self._plan.topic, 0)
-        [found] = self._ledger.committed([place], self._cluster.request_s)
-        if found.error is not None:
-            raise library.KafkaException(found.error)
-        return int(found.offset) - 1 if found.offset >= 0 else -1
-
-    def _retry(self, call: Callable[[], T]) -> T:
-        """Call until it succeeds, waiting for a broker that is away."""
-        return self._cluster.retry(call, transient=self._is_transient, stop=self._closed)
-
-    def _is_transient(self, error: Any) -> bool:
-        """Tell whether an error may pass by itself; a topic that is gone and a second writer are told apart."""
-        inner, codes = error.args[0], confluent().KafkaError
-        if is_missing(error):
-            self._cluster.partitions(self._plan.topic)
-        if inner.code() in (codes._FENCED, codes.INVALID_PRODUCER_EPOCH, codes.PRODUCER_FENCED):
-            raise KafkaError(
-                f"{self._cluster.who}: expected to be the only writer of run {self._name!r}, got another driver that "
-                "has taken over; stop one of the two"
-            ) from error
-        again = inner.txn_requires_abort() or inner.code() in (codes._MSG_TIMED_OUT, codes._STATE)
-        return again or is_transient(error)
+        """Give up a batch that waits for a broker; it runs again at the next start."""
+        self._writer.close()
 
 
 def _bytes(column: pa.Array) -> pa.Array:

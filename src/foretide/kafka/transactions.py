@@ -1,0 +1,195 @@
+"""Batches of messages into a topic, each in one transaction with its id (ADR 0013).
+
+The transaction commits the batch's id as the offset of a consumer group that nobody else uses: either both are there or
+neither, so a batch that is repeated after a failure is recognised. Readers that want committed messages alone,
+``isolation.level=read_committed``, see every batch once and whole.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeVar
+
+import pyarrow as pa
+
+from foretide.kafka.client import Cluster, confluent, is_missing, is_transient
+from foretide.kafka.errors import BrokerError, KafkaError
+from foretide.kafka.sending import produce_when_there_is_room
+
+__all__ = ["HEADER", "TransactionalWriter"]
+
+#: What the names of columns begin with that become headers.
+HEADER = "header "
+T = TypeVar("T")
+_CHUNK = 10_000
+
+
+class TransactionalWriter:
+    """Sends batches to a topic, each once.
+
+    Parameters
+    ----------
+    cluster : Cluster
+        Where.
+    topic : str
+        To what; it must be there.
+    name : str
+        Who writes: a second writer of the same name takes over from the first.
+
+    Raises
+    ------
+    TopicError
+        When there is no such topic.
+    """
+
+    def __init__(self, cluster: Cluster, topic: str, name: str) -> None:
+        self._cluster, self._topic, self._name = cluster, topic, name
+        self._last: int | None = None
+        self._producer: Any = None
+        self._ledger: Any = None
+        self._closed = threading.Event()
+        # A topic that is not there is known before the first batch.
+        cluster.partitions(topic)
+
+    def has(self, batch_id: int) -> bool:
+        """Tell whether the batch is in the topic."""
+        if self._last is None:
+            self._last = self._retry(self._read_last)
+        return batch_id <= self._last
+
+    def send(self, batch_id: int, messages: pa.Table) -> None:
+        """Send messages and the batch's id, unless they are there already.
+
+        Parameters
+        ----------
+        batch_id : int
+            Which batch; ids of one writer grow.
+        messages : pyarrow.Table
+            The columns ``value``, ``key`` where there are keys, and those whose names begin with `HEADER`.
+
+        Raises
+        ------
+        BrokerError
+            When no broker answers for too long, or the writer was closed.
+        KafkaError
+            When another writer of that name has taken over.
+        """
+        if self.has(batch_id):
+            return
+        self._retry(lambda: self._transaction(batch_id, messages))
+        self._last = batch_id
+
+    def close(self) -> None:
+        """Give up a batch that waits for a broker."""
+        self._closed.set()
+
+    def _transaction(self, batch_id: int, messages: pa.Table) -> None:
+        """Send a batch; what an attempt before has brought to its end is not sent again."""
+        try:
+            if self._producer is None:
+                self._producer = self._open()
+                # Opening has ended the transaction that a producer before it may have left, one way or the other.
+                if self._read_last() >= batch_id:
+                    return
+            producer = self._producer
+            producer.begin_transaction()
+            self._send(producer, messages)
+            place = confluent().TopicPartition(self._topic, 0, batch_id + 1)
+            group = self._ledger.consumer_group_metadata()
+            producer.send_offsets_to_transaction([place], group, self._cluster.request_s)
+            self._end(producer)
+        except Exception:
+            # Whether the transaction was committed is for the next attempt to find out, with a new producer.
+            self._producer = None
+            raise
+
+    def _end(self, producer: Any) -> None:
+        deadline_s = time.monotonic() + self._cluster.patience_s
+        while True:
+            try:
+                producer.commit_transaction(self._cluster.request_s)
+                return
+            except confluent().KafkaException as error:
+                if not error.args[0].retriable() or time.monotonic() > deadline_s:
+                    raise
+
+    def _open(self) -> Any:
+        config = self._cluster.config(
+            transactional_id=self._name,
+            linger_ms=5,
+            compression_type="lz4",
+            queue_buffering_max_messages=1_000_000,
+            message_max_bytes=64 << 20,
+        )
+        producer = confluent().Producer(config)
+        producer.init_transactions(self._cluster.request_s * 2)
+        return producer
+
+    def _send(self, producer: Any, messages: pa.Table) -> None:
+        failed: list[Any] = []
+
+        def delivered(error: Any, message: Any) -> None:
+            if error is not None:
+                failed.append(error)
+
+        for chunk in messages.to_batches(max_chunksize=_CHUNK):
+            self._produce(producer, chunk, delivered)
+            producer.poll(0)
+            if failed:
+                break
+        deadline_s = time.monotonic() + max(1.0, self._cluster.patience_s)
+        while not failed and producer.flush(0.2):
+            if time.monotonic() > deadline_s or self._closed.is_set():
+                raise BrokerError(self._cluster.who, self._cluster.servers, self._cluster.patience_s, "no answer")
+        if failed:
+            raise confluent().KafkaException(failed[0])
+
+    def _produce(self, producer: Any, chunk: pa.RecordBatch, delivered: Callable[[Any, Any], None]) -> None:
+        topic, values = self._topic, chunk["value"].to_pylist()
+        keys = chunk["key"].to_pylist() if "key" in chunk.schema.names else [None] * len(values)
+        headers = [name.removeprefix(HEADER) for name in chunk.schema.names if name.startswith(HEADER)]
+        if headers:
+            columns = [chunk[f"{HEADER}{name}"].to_pylist() for name in headers]
+            for key, value, *found in zip(keys, values, *columns, strict=True):
+                message = partial(producer.produce, topic, value, key, on_delivery=delivered)
+                with_headers = partial(message, headers=list(zip(headers, found, strict=True)))
+                produce_when_there_is_room(producer, with_headers)
+            return
+        left = [{"value": value, "key": key} for key, value in zip(keys, values, strict=True)]
+        while left:
+            producer.produce_batch(topic, left, on_delivery=delivered)
+            left = [message for message in left if message.pop("_error", None) is not None]
+            if left:
+                producer.poll(0.05)
+
+    def _read_last(self) -> int:
+        """Return the last batch that was committed, -1 before the first."""
+        library = confluent()
+        if self._ledger is None:
+            config = self._cluster.config(group_id=self._name, enable_auto_commit=False)
+            self._ledger = library.Consumer(config)
+        place = library.TopicPartition(self._topic, 0)
+        [found] = self._ledger.committed([place], self._cluster.request_s)
+        if found.error is not None:
+            raise library.KafkaException(found.error)
+        return int(found.offset) - 1 if found.offset >= 0 else -1
+
+    def _retry(self, call: Callable[[], T]) -> T:
+        """Call until it succeeds, waiting for a broker that is away."""
+        return self._cluster.retry(call, transient=self._is_transient, stop=self._closed)
+
+    def _is_transient(self, error: Any) -> bool:
+        """Tell whether an error may pass by itself; a topic that is gone and a second writer are told apart."""
+        inner, codes = error.args[0], confluent().KafkaError
+        if is_missing(error):
+            self._cluster.partitions(self._topic)
+        if inner.code() in (codes._FENCED, codes.INVALID_PRODUCER_EPOCH, codes.PRODUCER_FENCED):
+            raise KafkaError(
+                f"{self._cluster.who}: expected to be the only writer of run {self._name!r}, got another driver that "
+                "has taken over; stop one of the two"
+            ) from error
+        again = inner.txn_requires_abort() or inner.code() in (codes._MSG_TIMED_OUT, codes._STATE)
+        return again or is_transient(error)
