@@ -18,7 +18,7 @@ from foretide.extras import needs_extra
 if TYPE_CHECKING:
     from psycopg import Connection, Error
 
-__all__ = ["PostgresAddress", "connect", "is_passing", "is_postgres", "reason", "remedy", "without_password"]
+__all__ = ["PostgresAddress", "connect", "is_postgres", "is_transient", "reason", "remedy", "without_password"]
 
 _SCHEMES = ("postgresql://", "postgres://")
 _PASSWORD = re.compile(r"(://[^:/?#\s]*):[^\s]*@")
@@ -26,8 +26,8 @@ _PASSWORD = re.compile(r"(://[^:/?#\s]*):[^\s]*@")
 _ALIVE = {"keepalives_idle": "10", "keepalives_interval": "5", "keepalives_count": "3", "tcp_user_timeout": "30000"}
 _CONNECT_S = 10
 # What passes by itself: connection lost, resources short, someone else in the way, server going down or coming up.
-_PASSING_CLASSES = ("08", "40", "53", "57", "58")
-_PASSING = ("55P03", "25006")
+_TRANSIENT_CLASSES = ("08", "40", "53", "57", "58")
+_TRANSIENT = ("55P03", "25006")
 # The protocol gives no code for a connection that the server refuses.
 _REFUSALS = {
     "password authentication failed": "give the right password: in $PGPASSWORD, in ~/.pgpass, or in the address",
@@ -174,11 +174,11 @@ def connect(address: PostgresAddress, connect_s: float = _CONNECT_S) -> Connecti
     return opened
 
 
-def is_passing(error: Error) -> bool:
+def is_transient(error: Error) -> bool:
     """Tell whether a fault may pass by itself: a server that restarts, a lock, a deadlock, a disk without room."""
     code = error.sqlstate
     if code is not None:
-        return code.startswith(_PASSING_CLASSES) or code in _PASSING
+        return code.startswith(_TRANSIENT_CLASSES) or code in _TRANSIENT
     if not isinstance(error, driver().OperationalError):
         return False
     text = str(error)

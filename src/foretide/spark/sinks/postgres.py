@@ -151,21 +151,21 @@ class PostgresSink:
 
     def _persist(self, action: Callable[[Connection], T]) -> T:
         """Do something, again and again while the fault is one that passes."""
-        deadline_s, pause_s, told = time.monotonic() + self._settings.retry_s, _FIRST_PAUSE_S, False
+        deadline_s, pause_s, warned = time.monotonic() + self._settings.retry_s, _FIRST_PAUSE_S, False
         while True:
             try:
                 done = action(self._connected())
             except postgres.driver().Error as error:
                 self._disconnect()
-                if not postgres.is_passing(error):
+                if not postgres.is_transient(error):
                     raise self._refused(error) from error
                 if self._stopping.is_set() or time.monotonic() + pause_s > deadline_s:
                     raise self._gone(error) from error
-                if not told:
+                if not warned:
                     _LOG.warning("sink %s: waiting for %s: %s", self._sink, self._address, postgres.reason(error))
-                    told = True
+                    warned = True
             else:
-                if told:
+                if warned:
                     _LOG.warning("sink %s: %s is back", self._sink, self._address)
                 return done
             self._stopping.wait(pause_s)
