@@ -28,7 +28,7 @@ _REQUEST_S = 5.0
 _PAUSE_S = 0.25
 # A broker that has just started may not know all topics at once.
 _UNKNOWN_S = 3.0
-# What passes when a broker comes back, beside what the library itself calls retriable.
+# What is over when a broker comes back, beside what the library itself calls retriable.
 _TRANSIENT = (
     *("_TRANSPORT", "_ALL_BROKERS_DOWN", "_TIMED_OUT", "_RESOLVE", "_WAIT_COORD", "_TIMED_OUT_QUEUE", "_IN_PROGRESS"),
     *("LEADER_NOT_AVAILABLE", "NOT_LEADER_FOR_PARTITION", "REQUEST_TIMED_OUT", "BROKER_NOT_AVAILABLE"),
@@ -89,7 +89,7 @@ class Cluster:
         5
         """
         given = {name.replace("_", "."): value for name, value in more.items()}
-        # The library would write to the standard error that a broker is away; who is told is ours to say.
+        # Without it the library writes to standard error that a broker is away; our own log says so.
         return {"bootstrap.servers": self.servers, "log_level": 0, **given, **self.options}
 
     def admin(self) -> Any:
@@ -123,14 +123,14 @@ class Cluster:
         transient: Callable[[Any], bool] | None = None,
         stop: threading.Event | None = None,
     ) -> T:
-        """Call until it succeeds, while no broker answers; errors that stay are raised at once.
+        """Call until it succeeds, waiting while no broker answers; errors that waiting cannot cure are raised at once.
 
         Parameters
         ----------
         call : callable
             What to do.
         transient : callable, optional
-            Tells whether an error of the library may pass by itself; by default, `is_transient`.
+            Tells whether waiting may cure an error of the library; `is_transient` by default.
         stop : threading.Event, optional
             Once it is set, nothing is tried again.
 
@@ -249,14 +249,14 @@ _CLIENTS: dict[tuple[Any, ...], Any] = {}
 
 
 def _shared(key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
-    """Return the client of this process under a key; those that threads share must not mind it."""
+    """Return the client that this process keeps under a key; its threads share it, so it must be safe to share."""
     mine = (os.getpid(), *key)
     found = _CLIENTS.get(mine)
     return _CLIENTS.setdefault(mine, make()) if found is None else found
 
 
 def is_transient(error: Any) -> bool:
-    """Tell whether an error may pass by itself."""
+    """Tell whether waiting may cure an error: a broker restarts, a leader is being elected."""
     inner, codes = error.args[0], confluent().KafkaError
     return bool(inner.retriable()) or is_missing(error) or inner.code() in {getattr(codes, name) for name in _TRANSIENT}
 

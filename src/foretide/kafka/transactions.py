@@ -182,7 +182,7 @@ class TransactionalWriter:
         return self._cluster.retry(call, transient=self._is_transient, stop=self._closed)
 
     def _is_transient(self, error: Any) -> bool:
-        """Tell whether an error may pass by itself; a topic that is gone and a second writer are told apart."""
+        """Tell whether waiting may cure an error; raise where the topic is gone or another writer has taken over."""
         inner, codes = error.args[0], confluent().KafkaError
         if is_missing(error):
             self._cluster.partitions(self._topic)

@@ -175,7 +175,7 @@ def connect(address: PostgresAddress, connect_s: float = _CONNECT_S) -> Connecti
 
 
 def is_transient(error: Error) -> bool:
-    """Tell whether a fault may pass by itself: a server that restarts, a lock, a deadlock, a disk without room."""
+    """Tell whether waiting may cure a fault: a server that restarts, a lock, a deadlock, a disk without room."""
     code = error.sqlstate
     if code is not None:
         return code.startswith(_TRANSIENT_CLASSES) or code in _TRANSIENT
