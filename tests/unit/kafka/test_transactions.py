@@ -1,0 +1,87 @@
+"""Batches in transactions, each once; these need a broker, but no Spark."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from foretide.kafka import Broker, BrokerError, Cluster, KafkaError, TopicError
+from foretide.kafka.reading import reading
+from foretide.kafka.transactions import HEADER, TransactionalWriter
+
+pytestmark = pytest.mark.kafka
+
+
+@pytest.fixture
+def cluster(kafka: Broker) -> Cluster:
+    return Cluster(kafka.servers, "sink 'out'", patience_s=10.0)
+
+
+@pytest.fixture
+def topic(cluster: Cluster) -> str:
+    name = f"transactions-{uuid.uuid4().hex[:8]}"
+    cluster.ensure_topic(name, 1)
+    return name
+
+
+def committed(cluster: Cluster, topic: str) -> list[Any]:
+    found: list[Any] = []
+    with reading(cluster, topic, {0: 0}) as reader:
+        for message in reader.messages():
+            if message.error() is not None:
+                break
+            found.append(message)
+    return found
+
+
+def values(cluster: Cluster, topic: str) -> list[bytes]:
+    return [message.value() for message in committed(cluster, topic)]
+
+
+def rows(*texts: str, **more: list[bytes]) -> pa.Table:
+    return pa.table({"value": [text.encode() for text in texts], **more})
+
+
+def test_a_batch_that_is_repeated_by_another_writer_is_there_once(cluster: Cluster, topic: str) -> None:
+    first = TransactionalWriter(cluster, topic, f"{topic}-run")
+    assert not first.has(0)
+    first.send(0, rows("a", "b"))
+    first.send(0, rows("a", "b"))
+    again = TransactionalWriter(cluster, topic, f"{topic}-run")
+    assert again.has(0) and not again.has(1)
+    again.send(0, rows("a", "b"))
+    again.send(1, rows("c"))
+    assert values(cluster, topic) == [b"a", b"b", b"c"]
+
+
+def test_the_writer_that_was_replaced_is_named(cluster: Cluster, topic: str) -> None:
+    first, second = (TransactionalWriter(cluster, topic, f"{topic}-run") for _ in range(2))
+    first.send(0, rows("a"))
+    second.send(1, rows("b"))
+    with pytest.raises(KafkaError, match=r"sink 'out': expected to be the only writer.*another driver"):
+        first.send(2, rows("c"))
+    assert values(cluster, topic) == [b"a", b"b"]
+
+
+def test_messages_have_keys_and_headers(cluster: Cluster, topic: str) -> None:
+    table = rows("a", "b", key=[b"k", b"l"], **{f"{HEADER}kind": [b"x", b"y"]})
+    TransactionalWriter(cluster, topic, f"{topic}-run").send(0, table)
+    found = [(message.key(), message.headers()) for message in committed(cluster, topic)]
+    assert found == [(b"k", [("kind", b"x")]), (b"l", [("kind", b"y")])]
+
+
+def test_a_topic_that_is_not_there_is_named(cluster: Cluster) -> None:
+    with pytest.raises(TopicError, match="nowhere"):
+        TransactionalWriter(cluster, "nowhere", "run")
+
+
+def test_a_writer_that_is_closed_does_not_wait_for_a_broker(cluster: Cluster, topic: str) -> None:
+    writer = TransactionalWriter(cluster, topic, f"{topic}-run")
+    # As if the broker had gone meanwhile: nobody listens there.
+    writer._cluster = Cluster("127.0.0.1:1", "sink 'out'", patience_s=60.0)
+    writer.close()
+    with pytest.raises(BrokerError, match="stopped"):
+        writer.send(0, rows("a"))
