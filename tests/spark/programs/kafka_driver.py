@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
 from foretide.spark import EngineSettings, create_session
+from foretide.spark.batches.stage_runner import StageRunner
 from foretide.spark.driver.running_topology import start
-from foretide.spark.driver.stage_runner import StageRunner
 from foretide.topology import Topology, flow
 
 

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
 from foretide.spark import EngineSettings, RunningTopology, create_session
-from foretide.spark.driver.stage_runner import StageRunner
+from foretide.spark.batches.stage_runner import StageRunner
 from foretide.topology import Topology, flow
 
 BATCHES_BEFORE_DEATH = 3

@@ -14,7 +14,7 @@ from foretide.cli import app
 from foretide.commands.running.launch import StopSwitch
 from foretide.commands.running.run_view import ProgressView, report_view
 from foretide.errors import ConfigError
-from foretide.spark.driver.failures import FAILURE_LOGGER
+from foretide.spark.batches.failures import FAILURE_LOGGER
 from foretide.spark.driver.run import OperatorReport, Progress, RunReport
 from foretide.spark.session.shipping import modules_beside
 from foretide.topology import Topology, flow, load_topology

@@ -15,7 +15,7 @@ from pyspark import cloudpickle
 from foretide.compile.stages import Stage, StageGraph, compile_stages
 from foretide.errors import ConfigError
 from foretide.latency import LatencyHistogram
-from foretide.spark.driver.routing import Router
+from foretide.spark.batches.routing import Router
 from foretide.spark.inputs.positions import InputState
 from foretide.spark.settings import EngineSettings
 from foretide.spark.tasks.cells import RESULT, read_result, unpack

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from foretide.spark.driver.admission import Admission
+from foretide.spark.batches.admission import Admission
 from foretide.spark.settings import EngineSettings
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from foretide.spark.driver.failures import FailureWatch
+from foretide.spark.batches.failures import FailureWatch
 from foretide.spark.errors import OperatorError
 from foretide.spark.settings import EngineSettings
 

@@ -9,7 +9,7 @@ import pytest
 from foretide.compile.stages import Stage, compile_stages
 from foretide.errors import ConfigError
 from foretide.grouping import Dynamic, LoadAware, Osg, SchedulerPhase
-from foretide.spark.driver.routing import Router, check_options
+from foretide.spark.batches.routing import Router, check_options
 from foretide.spark.tasks.statistics import BatchStatistics, OperatorStatistics
 from foretide.store import RuntimeConfig
 from foretide.topology import flow

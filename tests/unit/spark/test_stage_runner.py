@@ -13,8 +13,8 @@ import pyarrow as pa
 import pytest
 
 from foretide.compile.stages import compile_stages
-from foretide.spark.driver.job import JobResult
-from foretide.spark.driver.stage_runner import StageRunner
+from foretide.spark.batches.job import JobResult
+from foretide.spark.batches.stage_runner import StageRunner
 from foretide.spark.errors import OperatorError
 from foretide.spark.inputs.feeds import FirstRound
 from foretide.spark.settings import EngineSettings

@@ -10,7 +10,7 @@ from typing import Self
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from foretide.spark.driver.failures import FAILURE_LOGGER
+from foretide.spark.batches.failures import FAILURE_LOGGER
 from foretide.transport.dead_letters import Failure
 
 __all__ = ["ShownFailures", "failures_view"]

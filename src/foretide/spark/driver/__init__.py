@@ -1,4 +1,4 @@
-"""What the driver does: a batch, a stage with its query, all stages of a topology, a run from start to report.
+"""A topology on the driver: all its stages from start to stop, a run with its report, the check of a checkpoint.
 
-May import `spark.inputs`, `spark.sinks`, `spark.pool` and `spark.tasks`.
+May import `spark.batches` and the rooms below it.
 """

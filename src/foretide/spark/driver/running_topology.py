@@ -14,10 +14,10 @@ from pyspark.sql import SparkSession
 from foretide.compile.stages import StageGraph, compile_stages
 from foretide.errors import ConfigError
 from foretide.latency import LatencyHistogram
+from foretide.spark.batches.routing import check_options
+from foretide.spark.batches.stage_runner import StageRunner
 from foretide.spark.driver.checkpoint import check_checkpoint
 from foretide.spark.driver.query_progress import ProgressLog
-from foretide.spark.driver.routing import check_options
-from foretide.spark.driver.stage_runner import StageRunner
 from foretide.spark.inputs.edges import EdgeStore
 from foretide.spark.inputs.faults import read_fault
 from foretide.spark.inputs.frames import OWN_KINDS

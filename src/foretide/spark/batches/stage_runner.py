@@ -19,12 +19,12 @@ from pyspark.sql.types import StructType
 from foretide.compile.stages import Stage, StageGraph
 from foretide.errors import ForetideError
 from foretide.health.task_features import FeatureOrder
+from foretide.spark.batches.admission import Admission, Reading
+from foretide.spark.batches.ends import StageEnds
+from foretide.spark.batches.failures import FailureWatch
+from foretide.spark.batches.job import StageJob
+from foretide.spark.batches.routing import Router
 from foretide.spark.columns import arrow_schema
-from foretide.spark.driver.admission import Admission, Reading
-from foretide.spark.driver.ends import StageEnds
-from foretide.spark.driver.failures import FailureWatch
-from foretide.spark.driver.job import StageJob
-from foretide.spark.driver.routing import Router
 from foretide.spark.errors import OperatorError
 from foretide.spark.inputs.edges import EdgeStore
 from foretide.spark.inputs.faults import read_fault
