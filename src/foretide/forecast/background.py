@@ -1,4 +1,4 @@
-"""One task at a time beside the caller, whose result is picked up when it is there."""
+"""One background task at a time, whose result is picked up when it is ready."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _POOL: list[ThreadPoolExecutor] = []
 
 
 def _pool() -> ThreadPoolExecutor:
-    """Return the one worker that all forecasters share: training must not crowd out what the machine is for."""
+    """Return the one worker that all forecasters share: training must not crowd out the machine's main work."""
     with _LOCK:
         if not _POOL:
             _POOL.append(ThreadPoolExecutor(1, thread_name_prefix="foretide-training"))
@@ -49,11 +49,11 @@ class Job(Generic[_Result]):
         self._future = _pool().submit(task)
 
     def result(self) -> _Result | None:
-        """Return the result once, as soon as it is there; None before, and where the task failed, which is logged."""
+        """Return the result once, as soon as it is ready; None before that, and if the task failed, which is logged."""
         return self.wait() if self._future is not None and self._future.done() else None
 
     def wait(self) -> _Result | None:
-        """Return the result, waiting for it; None where there is no task or it failed, which is logged."""
+        """Return the result, waiting for it; None if there is no task or it failed, which is logged."""
         future, self._future = self._future, None
         if future is None:
             return None

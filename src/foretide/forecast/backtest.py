@@ -1,4 +1,4 @@
-"""Rolling-origin backtests: what a model would have said at every bin, and how far that was off."""
+"""Rolling-origin backtests: what a model would have predicted at every bin, and how far that was off."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class BacktestOptions(Settings):
 
 @dataclass(frozen=True, eq=False)
 class ModelRun:
-    """What one model said at each origin, and how right it was.
+    """What one model predicted at each origin, and how accurate it was.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ class Backtest:
     counted : array of bool over origins
         Which of them count: those after which the whole horizon was measured.
     actual : array over origins
-        The mean over the horizon that came, NaN where a value of it is missing.
+        The measured mean over the horizon, NaN where a value of it is missing.
     models : mapping of str to ModelRun
         The models by name.
     """
@@ -159,7 +159,7 @@ def backtest(
             expected=f"at least {options.min_history + options.horizon} bins ({options.min_history} of history and "
             f"{options.horizon} to forecast)",
             got=f"{series.values.size}",
-            remedy="test a longer series, or ask for a shorter horizon or history",
+            remedy="test a longer series, or set a shorter horizon or history",
         )
     origins: Ints = np.arange(options.min_history, last + 1, options.stride)
     ahead = np.lib.stride_tricks.sliding_window_view(series.values, options.horizon)[origins]
@@ -194,7 +194,7 @@ def _roll(
         try:
             forecast = (model.update(new) if row else model.fit(new)).predict(options.horizon, levels=(LEVEL,))
             mean[row], upper[row] = forecast.mean, forecast.mean_quantile(LEVEL)
-        except Exception as error:  # a model of anyone's may raise anything; the test must go on
+        except Exception as error:  # a third-party model may raise anything; the test must continue
             failures += not isinstance(error, NotReadyError)
             mean[row] = last_value(series.part(0, origin), options.horizon)
             upper[row] = mean[row].mean()

@@ -53,10 +53,10 @@ class Forecaster(BaseModel):
     - `_learnt` and `_restore`, which turn that into arrays for `save` and back.
 
     Values reach `forecast_mean` finite, of no more than `window`, and within 2^±200 or all 0: larger and smaller series
-    are scaled by a power of two before and back after, so that a model need not fear overflow.
+    are scaled by a power of two before and back after, so that a model need not guard against overflow.
 
-    Class attributes: `name`, `summary`, and `spec` (requirements it follows); `cost`, "dear" where one refit takes more
-    than some milliseconds and should stay off the control thread; `needs`, the extra to install, if any;
+    Class attributes: `name`, `summary`, and `spec` (requirements it follows); `cost`, "dear" if one refit takes more
+    than a few milliseconds and should stay off the control thread; `needs`, the extra to install, if any;
     `check_settings`, with which the contract suite makes it quick.
     """
 
@@ -69,7 +69,7 @@ class Forecaster(BaseModel):
     needs: ClassVar[str | None] = None
     check_settings: ClassVar[Mapping[str, Any]] = {}
 
-    window: int = Field(default=100, ge=1, description="Observations that it looks back (P6: the last 100).")
+    window: int = Field(default=100, ge=1, description="Observations that it looks back on (P6: the last 100).")
     _series: Series = PrivateAttr(default_factory=lambda: _NOTHING)
     _seen: int = PrivateAttr(default=0)
     _errors: LeadErrors | None = PrivateAttr(default=None)
@@ -126,13 +126,13 @@ class Forecaster(BaseModel):
         Raises
         ------
         ForecastError
-            When the values have another step than those seen so far; `fit` begins anew.
+            When the values have another step than those seen so far; `fit` starts over.
         """
         new = values if isinstance(values, Series) else self._series.followed_by(values)
         if self._series.values.size and not math.isclose(new.step_s, self._series.step_s):
             raise ForecastError(
                 f"series {new.name!r}: expected values every {self._series.step_s:g} s as before, got every "
-                f"{new.step_s:g} s; begin anew with fit"
+                f"{new.step_s:g} s; start over with fit"
             )
         known = np.concatenate((self._series.values, new.values))[-self.window :]
         self._series = Series(known, new.step_s, new.ended_at_s, new.name)

@@ -4,7 +4,7 @@ A package that offers a model tests it with one line::
 
     check_forecaster(MyModel())
 
-Every check is a plain function over a prototype that may be used up; it raises `AssertionError` where the model breaks
+Every check is a plain function over a prototype that it may modify; it raises `AssertionError` if the model breaks
 the contract of `foretide.forecast.Forecaster`.
 """
 
@@ -101,7 +101,7 @@ def any_horizon_is_given(model: Forecaster) -> None:
 
 
 def it_is_deterministic(model: Forecaster) -> None:
-    """Check that two of equal settings that see the same say the same."""
+    """Check that two with equal settings that see the same values predict the same."""
     first = _predicted(model.clone().fit(_wave(40)), 4)
     assert _same(first, _predicted(model.clone().fit(_wave(40)), 4)), "equal settings, equal forecasts"
     again = model.clone().fit([1.0, 2.0]).fit(_wave(40))
@@ -109,13 +109,13 @@ def it_is_deterministic(model: Forecaster) -> None:
 
 
 def predict_changes_nothing(model: Forecaster) -> None:
-    """Check that a second predict says the same as the first."""
+    """Check that a second predict gives the same as the first."""
     model.fit(_wave(40))
     assert _same(_predicted(model, 4), _predicted(model, 4)), "predict twice"
 
 
 def histories_are_left_alone(model: Forecaster) -> None:
-    """Check that it neither writes into what it is given nor sees what is written there later."""
+    """Check that it neither modifies its input nor is affected when the input is modified later."""
     values = _wave(40)
     values.flags.writeable = False
     first = _predicted(model.clone().fit(values).update(values[:2]), 4)
@@ -159,7 +159,7 @@ def clones_are_fresh(model: Forecaster) -> None:
 
 
 def files_hold_everything(model: Forecaster) -> None:
-    """Check that what was saved says the same once loaded, and goes on the same."""
+    """Check that a saved forecaster predicts the same once loaded, and continues the same."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.forecaster"
         model.fit(Series(_wave(40), 5.0, 200.0, "in"))
@@ -198,7 +198,7 @@ def _wave(length: int) -> Floats:
 
 
 def _predicted(model: Forecaster, horizon: int) -> Forecast:
-    """Return a forecast that was seen to keep the contract."""
+    """Return a forecast that was checked against the contract."""
     forecast = model.predict(horizon, levels=_LEVELS)
     quantiles = np.stack([forecast.quantiles[level] for level in _LEVELS])
     assert forecast.model == model.name and forecast.cost_ms >= 0

@@ -75,8 +75,8 @@ def read_history(path: str | Path, value: str, time: str | None = None) -> Histo
     Raises
     ------
     ConfigError
-        When the file cannot be read or is empty, a column is not there, a cell is no number or no instant, time stands
-        still or goes backwards, or there is no value at all. It names file, row and column.
+        When the file cannot be read or is empty, a column is not there, a cell is not a number or an instant, time
+        stands still or goes backwards, or there is no value at all. It names file, row and column.
     """
     file = Path(path)
     rows = _rows(file)

@@ -1,4 +1,4 @@
-"""Forecasters that know how sure they are: a mean and a standard deviation for every step ahead."""
+"""Forecasters that know their own uncertainty: a mean and a standard deviation for every step ahead."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far forecasts were off: error measures, and how sure one can be of them."""
+"""How far forecasts were off: error measures and their confidence intervals."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _BATCH = 200
 
 
 def mape(actual: npt.ArrayLike, expected: npt.ArrayLike) -> float:
-    r"""Return the mean of :math:`|y - \hat y|/y` over what is not 0 (P8); NaN when that leaves none.
+    r"""Return the mean of :math:`|y - \hat y|/y` over the values that are not 0 (P8); NaN if there are none.
 
     >>> mape([100, 0, 50], [110, 3, 45])
     0.1
@@ -62,7 +62,7 @@ def pinball(actual: npt.ArrayLike, quantile: npt.ArrayLike, level: float) -> flo
 
 
 def coverage(actual: npt.ArrayLike, quantile: npt.ArrayLike) -> float:
-    """Return the part of what came that lies at or below its quantile; of a calibrated one that is its level.
+    """Return the share of observations at or below their quantile; for a calibrated quantile that is its level.
 
     >>> coverage([10, 10, 12, 9], [10, 9, 13, 9])
     0.75

@@ -1,4 +1,4 @@
-"""Pictures of a backtest: what came, what each model expected, and its upper band."""
+"""Pictures of a backtest: what was measured, what each model expected, and its upper band."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 __all__ = ["COLOURS", "to_html", "write_png"]
 
-# Colours that stay apart for those who see few (Okabe and Ito); what came is black.
+# Colours that colour-blind readers can distinguish (Okabe and Ito); measured values are black.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#999999")
 _PNG_INCHES = (12.0, 5.0)
 
 
 def to_html(found: Backtest) -> str:
-    """Return a page that needs nothing from elsewhere: lines can be zoomed and switched off."""
+    """Return a self-contained page: lines can be zoomed and switched off."""
     with needs_extra("plots", "a plot of forecasts"):
         import plotly.graph_objects as go
 

@@ -22,7 +22,7 @@ class RefittingForecaster(Forecaster):
     arrays, so that it can be saved as it is.
     """
 
-    refit_every: int = Field(default=20, ge=1, description="New values after which it trains anew.")
+    refit_every: int = Field(default=20, ge=1, description="New values after which it is retrained.")
     _state: dict[str, Array] | None = PrivateAttr(default=None)
     _trained_at: int = PrivateAttr(default=-1)
 
@@ -31,7 +31,7 @@ class RefittingForecaster(Forecaster):
         """Return what the window's values teach, at least one and no gaps."""
 
     def state_for(self, values: Floats) -> dict[str, Array]:
-        """Return what was learnt, after training anew on `values` where that is due."""
+        """Return what was learnt, after retraining on `values` if that is due."""
         if self._state is None or self._seen - self._trained_at >= self.refit_every:
             self._state, self._trained_at = self.learn(values), self._seen
         return self._state

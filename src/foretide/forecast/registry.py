@@ -62,10 +62,10 @@ _REGISTRY = Registry("forecaster", "foretide.forecasters", FORECASTERS, Forecast
 
 
 def all_forecasters() -> Mapping[str, type[Forecaster]]:
-    """Return every model by name, those that other packages offer as entry points of ``foretide.forecasters`` too.
+    """Return every model by name, including those that other packages offer (entry points ``foretide.forecasters``).
 
     >>> all_forecasters()["basic"].summary
-    'the last value goes on'
+    'the last value, repeated'
     """
     return _REGISTRY.all
 
@@ -76,7 +76,7 @@ def make_forecaster(name: str, /, **settings: Any) -> Forecaster:
     Raises
     ------
     ConfigError
-        When there is none of that name, a setting is wrong, or an extra must be installed first (`MissingExtraError`).
+        When no forecaster has that name, a setting is wrong, or an extra must be installed first (`MissingExtraError`).
 
     Examples
     --------
@@ -109,10 +109,10 @@ def load_forecaster(path: str | os.PathLike[str]) -> Forecaster:
             f"{error.setting} of forecaster file {os.fspath(path)}",
             expected=error.expected,
             got=error.got,
-            remedy=f"{remedy}install what offers this model, or train the forecaster anew",
+            remedy=f"{remedy}install the package that provides this model, or train the forecaster again",
         ) from error
     except Exception as error:
         raise ForecastError(
             f"forecaster file {os.fspath(path)}: expected all that a forecaster of its kind saves, got "
-            f"{type(error).__name__}: {error}; save or train it anew"
+            f"{type(error).__name__}: {error}; save or train it again"
         ) from error

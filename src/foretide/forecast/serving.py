@@ -1,4 +1,4 @@
-"""Forecasts beside the caller, with a deadline: a slow model must not hold up a control loop (SPEC P6)."""
+"""Forecasts in background threads, with a deadline: a slow model must not hold up a control loop (SPEC P6)."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ class DeadlineError(ForecastError):
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """What came of one request.
+    """The outcome of one request.
 
     Parameters
     ----------
     forecast : Forecast, optional
-        The forecast; of a request that was late, the last one there is of that name, if any.
+        The forecast; of a request that was late, the latest of that name, if any.
     error : Exception, optional
-        Why there is no new one: `DeadlineError` when it was late, else what the model raised.
+        Why there is no new one: `DeadlineError` when it was late, otherwise what the model raised.
     """
 
     forecast: Forecast | None
@@ -56,7 +56,7 @@ class ForecastServer:
     deadline_s : float
         Seconds to wait for all forecasts of one request.
     workers : int, optional
-        Threads; else as many as there are cores, up to 8.
+        Threads; by default as many as there are cores, up to 8.
 
     Examples
     --------
@@ -86,14 +86,14 @@ class ForecastServer:
         self.close()
 
     def ask(self, tasks: Mapping[str, Callable[[], Forecast]]) -> dict[str, Answer]:
-        """Run every task and return what came of each by the deadline."""
+        """Run every task and return the outcome of each by the deadline."""
         due_s = time.monotonic() + self.deadline_s
         self._grow(len(tasks))
         late = {name for name in tasks if not self._begin(name, tasks[name])}
         return {name: self._collect(name, name in late, due_s) for name in tasks}
 
     def close(self) -> None:
-        """Let the threads end after what they are at."""
+        """Let the threads end after their current task."""
         for _ in self._threads:
             self._queue.put(None)
         self._threads.clear()
@@ -127,14 +127,14 @@ class ForecastServer:
             return Answer(None, error)
         del self._running[name]
         self._last[name] = forecast
-        # The one that was under way is older than what was asked for.
+        # The one that was under way is older than this request.
         return self._missed(name) if late else Answer(forecast)
 
     def _missed(self, name: str) -> Answer:
         self.missed[name] += 1
         error = DeadlineError(
             f"forecast of {name!r}: expected within {self.deadline_s:g} s, got none yet (late {self.missed[name]} "
-            f"times so far); set a longer loop.deadline_s or a quicker forecaster where this goes on"
+            f"times so far); if this goes on, set a longer loop.deadline_s or a faster forecaster"
         )
         return Answer(self._last.get(name), error)
 
@@ -144,16 +144,16 @@ def _serve(queue: SimpleQueue[_Task | None]) -> None:
         future, task = item
         try:
             result = task()
-        except BaseException as error:  # whatever it is belongs to who asked
+        except BaseException as error:  # handed to the caller, whatever it is
             future.set_exception(error)
         else:
             future.set_result(result)
 
 
 def shifted(forecast: Forecast, made_at_s: float, steps: int) -> Forecast | None:
-    """Return what an earlier forecast says from `made_at_s` on, for so many steps; None where it does not reach there.
+    """Return what an earlier forecast says from `made_at_s` on, for so many steps; None if it does not reach there.
 
-    Past its own end it goes on with its last rate.
+    Past its own end it repeats its last rate.
 
     >>> earlier = Forecast(series="in", model="lr", made_at_s=60.0, step_s=1.0, mean=[10.0, 11.0, 12.0])
     >>> shifted(earlier, 61.0, 3).mean

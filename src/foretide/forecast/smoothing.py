@@ -1,4 +1,4 @@
-r"""Additive exponential smoothing, the ground of `ses`, `holt-damped`, `theta` and `ets`.
+r"""Additive exponential smoothing, the basis of `ses`, `holt-damped`, `theta` and `ets`.
 
 In error-correction form, with the one-step error :math:`e_t = y_t - (l_{t-1} + \phi b_{t-1} + s_{t-m})`:
 :math:`l_t = l_{t-1} + \phi b_{t-1} + \alpha e_t`, :math:`b_t = \phi b_{t-1} + \beta e_t`,

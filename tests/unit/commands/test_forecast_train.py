@@ -116,4 +116,4 @@ def test_an_interrupted_training_says_how_to_go_on() -> None:
     with pytest.raises(KeyboardInterrupt), TrainingView(console) as view:
         view.begin(4, 1)
         raise KeyboardInterrupt
-    assert "stopped after 1 of 4 models; start again to go on there" in console.file.getvalue()  # type: ignore[attr-defined]
+    assert "stopped after 1 of 4 models; start again to continue there" in console.file.getvalue()  # type: ignore[attr-defined]

@@ -77,7 +77,7 @@ def test_objects_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("keep", [0, 10, 200, -40])
 def test_a_file_cut_short_is_named(saved: Path, keep: int) -> None:
     saved.write_bytes(saved.read_bytes()[:keep])
-    with pytest.raises(ForecastError, match=r"lr\.forecaster.*cut short or damaged.*train the forecaster anew"):
+    with pytest.raises(ForecastError, match=r"lr\.forecaster.*cut short or damaged.*train the forecaster again"):
         load_forecaster(saved)
 
 
@@ -98,7 +98,9 @@ def test_another_format_is_named(saved: Path, version: object) -> None:
 
 
 def test_an_unknown_model_is_named(saved: Path) -> None:
-    with pytest.raises(ConfigError, match=r"lr\.forecaster'.*got 'oracle'; install what offers this model"):
+    with pytest.raises(
+        ConfigError, match=r"lr\.forecaster'.*got 'oracle'; install the package that provides this model"
+    ):
         load_forecaster(rewritten(saved, model="oracle"))
 
 

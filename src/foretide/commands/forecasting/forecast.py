@@ -71,7 +71,7 @@ def backtest(
         "auto,basic"
     ),
     time: Annotated[
-        str | None, typer.Option(help="The column of instants; else rows are evenly spaced.", metavar="COL")
+        str | None, typer.Option(help="The column of instants; without it, rows are evenly spaced.", metavar="COL")
     ] = None,
     min_history: Annotated[int, typer.Option(help="Bins of history before the first forecast.")] = 20,
     settings: Annotated[
@@ -84,10 +84,10 @@ def backtest(
     plot: Annotated[Path | None, typer.Option(help="Draw the forecasts as a page.", metavar="OUT.html")] = None,
     png: Annotated[Path | None, typer.Option(help="Draw the forecasts as a picture.", metavar="OUT.png")] = None,
 ) -> None:
-    """Let models forecast a history from every bin, and compare how right they were.
+    """Let models forecast a history from every bin, and compare how accurate they were.
 
     At each bin a model knows nothing but the past. It is judged by the mean over the horizon: MAPE, RMSE and MAE, and
-    of the .9 quantile the pinball loss (divided by the mean rate) and the part of what came that lies below it.
+    for the .9 quantile the pinball loss (divided by the mean rate) and the share of observations below it.
 
     [bold]Example:[/] foretide forecast backtest --csv rates.csv --value rate --horizon 6 --models auto,basic,lr
     """
@@ -120,10 +120,10 @@ def _prototypes(names: str, settings: list[str]) -> Mapping[str, Forecaster]:
     from foretide.commands.forecasting.forecast_train import parse_models
     from foretide.forecast import make_forecaster
 
-    # What trains beside the test would be ready at some moment or other: results must not depend on that.
+    # Models that train in the background would be ready at some moment or other: results must not depend on it.
     quiet = {"auto": {"background": False}}
-    asked = parse_models(names, settings)
-    return {name: make_forecaster(name, **{**quiet.get(name, {}), **given}) for name, given in asked.items()}
+    wanted = parse_models(names, settings)
+    return {name: make_forecaster(name, **{**quiet.get(name, {}), **given}) for name, given in wanted.items()}
 
 
 def _about(history: Any) -> dict[str, Any]:

@@ -21,26 +21,27 @@ __all__ = ["parse_models", "train"]
 def train(
     data: Annotated[str, typer.Option(help="The history: a CSV or Parquet file or directory.", metavar="PATH")],
     models: Annotated[str, typer.Option(help="Forecasters to train, such as 'bigru,ridge'.", metavar="A,B")],
-    out: Annotated[Path, typer.Option(help="The model directory; what it has already is not trained again.")],
+    out: Annotated[Path, typer.Option(help="The model directory; models that it already has are not trained again.")],
     format: Annotated[
-        Literal["csv", "parquet"] | None, typer.Option(help="What the files are; else told from their names.")
+        Literal["csv", "parquet"] | None,
+        typer.Option(help="The format of the files; by default inferred from their names."),
     ] = None,
     series: Annotated[
-        str | None, typer.Option(help="The column that tells series apart; else 'series', where there is one.")
+        str | None, typer.Option(help="The column that names the series; by default 'series', if there is one.")
     ] = None,
     time: Annotated[str, typer.Option(help="The column of instants: seconds, or dates with times.")] = "time",
     value: Annotated[str, typer.Option(help="The column of values.")] = "value",
     bin_s: Annotated[
-        float | None, typer.Option("--bin", help="Seconds per bin; else the usual time between two rows.")
+        float | None, typer.Option("--bin", help="Seconds per bin; by default the usual time between two rows.")
     ] = None,
-    horizon: Annotated[int, typer.Option(help="Steps ahead that models are judged on.")] = 6,
-    validation: Annotated[float, typer.Option(help="Part of each series, its end, to judge models on.")] = 0.2,
+    horizon: Annotated[int, typer.Option(help="Steps ahead that models are validated on.")] = 6,
+    validation: Annotated[float, typer.Option(help="Part of each series, its end, to validate models on.")] = 0.2,
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", help="A setting of a forecaster, such as 'bigru.hidden=16'; may be repeated."),
     ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Stop at bad rows instead of leaving them out.")] = False,
-    refit: Annotated[bool, typer.Option("--refit", help="Train once more on all data after judging.")] = False,
+    refit: Annotated[bool, typer.Option("--refit", help="Train once more on all data after validation.")] = False,
     windows: Annotated[
         Path | None, typer.Option(help="Write the training set (scaled windows) there too, as Parquet.", metavar="DIR")
     ] = None,
@@ -53,8 +54,8 @@ def train(
 ) -> None:
     """Train forecasters on every series of a metric history, side by side on Spark.
 
-    Each model is judged on the end of its series and stored with what it was trained on; a control loop that watches
-    the directory takes it over without a restart. A run that was stopped goes on where it was when started again.
+    Each model is validated on the end of its series and stored with what it was trained on; a control loop that watches
+    the directory takes it over without a restart. A run that was stopped continues where it was when started again.
 
     [bold]Example:[/] foretide forecast train --data rates.csv --models ridge,theta --out models
     """
@@ -65,7 +66,7 @@ def train(
     history = {"path": data, "format": format, "series": series, "time": time, "value": value, "bin_s": bin_s}
     options = {"horizon": horizon, "validation": validation, "refit": refit}
     job = _job({**history, "strict": strict}, options, parse_models(models, settings or []), out, windows)
-    job.forecasters()  # what is wrong with them is said before Spark is started
+    job.forecasters()  # errors in them are reported before Spark is started
     check_path(data)
     console = console_beside(json_out)
     with TrainingView(console) as view, _session(master) as spark:

@@ -1,4 +1,4 @@
-"""A training for a terminal: a progress bar, or plain lines where the output is no terminal, and the results."""
+"""A training for a terminal: a progress bar, or plain lines if the output is not a terminal, and the results."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class TrainingView:
     Parameters
     ----------
     console : Console
-        Where to.
+        The console.
     """
 
     def __init__(self, console: Console) -> None:
@@ -53,10 +53,12 @@ class TrainingView:
         if self._bar is not None:
             self._bar.stop()
         if kind is KeyboardInterrupt:
-            self._console.print(f"stopped after {self._finished} of {self._pairs} models; start again to go on there")
+            self._console.print(
+                f"stopped after {self._finished} of {self._pairs} models; start again to continue there"
+            )
 
     def say(self, words: str) -> None:
-        """Show what is going on while there is nothing to count."""
+        """Show what is happening while there is nothing to count."""
         if self._bar is not None and self._task is not None:
             self._bar.update(self._task, description=words)
         else:
@@ -68,7 +70,7 @@ class TrainingView:
         if kept:
             self._console.print(f"{kept} of {pairs} models were trained before and are kept", highlight=False)
         if self._bar is not None and self._task is not None:
-            # Started anew, so that neither Spark's start nor what was kept counts as speed.
+            # Restarted, so that neither Spark's start nor what was kept counts as speed.
             self._bar.reset(self._task, total=pairs, completed=kept, description="training")
         self.advance(kept)
 

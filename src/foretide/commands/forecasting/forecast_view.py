@@ -14,12 +14,12 @@ __all__ = ["BacktestView", "backtest_table"]
 
 
 class BacktestView(ProgressView):
-    """Shows how far each model is; where the output is no terminal, a line when it is through.
+    """Shows how far each model is; if the output is not a terminal, a line when it has finished.
 
     Parameters
     ----------
     console : Console
-        Where to.
+        The console.
     models : tuple of str
         The models, in order.
     """
@@ -29,7 +29,7 @@ class BacktestView(ProgressView):
         self._tasks = {name: self._bar.add_task(name, total=None, start=False) for name in models}
 
     def show(self, model: str, done: int, total: int) -> None:
-        """Show that `model` is through with `done` of `total` origins."""
+        """Show that `model` has finished `done` of `total` origins."""
         if not self._live:
             if done == total:
                 self._line(f"{model}: {total} origins done")

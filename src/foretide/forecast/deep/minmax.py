@@ -60,7 +60,7 @@ class MinMax:
         return np.clip(scaled, -_FURTHEST, _FURTHEST).astype(np.float32)
 
     def up(self, scaled: npt.ArrayLike) -> Floats:
-        """Return values in units of the range as what they were."""
+        """Return values in units of the range in their original units."""
         known = np.asarray(scaled, dtype=np.float64)
         with np.errstate(over="ignore"):
             half = self.low / 2 + known * (self._half_span or 1.0)

@@ -40,8 +40,8 @@ class Recurrent(Forecaster, TrainingOptions):
     On a history shorter than four windows the network's window is a quarter of the history, in whole frames; one that
     is not full yet is filled up with its first value.
 
-    A history too short to train on, or a constant one, is not an error: the last value goes on, and `untrained` says
-    why.
+    A history too short to train on, or a constant one, is not an error: the last value is repeated, and `untrained`
+    says why.
     """
 
     cell: ClassVar[Cell]
@@ -74,7 +74,7 @@ class Recurrent(Forecaster, TrainingOptions):
 
     @property
     def untrained(self) -> str | None:
-        """Why the last value goes on instead of a network's forecast; None once there is a network."""
+        """Why the last value is repeated instead of a network's forecast; None once there is a network."""
         return self._untrained
 
     @property
@@ -153,7 +153,7 @@ class Recurrent(Forecaster, TrainingOptions):
         return None
 
     def _best_network(self, train: Windows, later: Windows) -> Trained:
-        # Here, because the forecaster can be made, loaded and asked without JAX.
+        # Imported here, because the forecaster can be made, loaded and used without JAX.
         with needs_extra("deep", f"training of forecaster {self.name!r}"):
             from foretide.forecast.deep.training import train_windows
         validation = (later.inputs, later.targets)

@@ -16,7 +16,7 @@ from foretide.records import Floats
 
 __all__ = ["Trained"]
 
-# The numbers that a saved network keeps beside its weights, in this order.
+# The numbers that a saved network keeps alongside its weights, in this order.
 _FACTS = ("low", "high", "window", "anchored", "validation_loss", "epochs", "seed")
 
 

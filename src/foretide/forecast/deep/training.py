@@ -23,7 +23,7 @@ __all__ = ["Progress", "train_windows"]
 
 # Validation runs in pieces of this many windows, so that one compilation serves every length.
 _PIECE = 512
-# An epoch of fewer batches is followed by too few steps to learn from a short history: such a one is passed repeatedly.
+# An epoch of fewer batches has too few steps to learn from, so a short history is passed several times.
 _FEWEST_BATCHES = 20
 
 
@@ -52,7 +52,7 @@ def train_windows(
 ) -> Trained:
     """Train a network to give `targets` from `inputs`, and return the one that does best on `validation`.
 
-    The result depends on the arguments alone. The scaling is fitted on the training windows where none is given.
+    The result depends on the arguments alone. The scaling is fitted on the training windows if none is given.
 
     Parameters
     ----------

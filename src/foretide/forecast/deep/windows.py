@@ -1,4 +1,4 @@
-"""A series cut into windows: past b values beside the next f (SPEC B1)."""
+"""A series cut into windows: the past b values and the next f (SPEC B1)."""
 
 from __future__ import annotations
 

@@ -30,13 +30,13 @@ __all__ = ["Auto", "ManyForecasts"]
 
 # Below this many values a regression on seasons has nothing to learn.
 _LONG = 400
-# A gap at the end up to this long is forecast over; what comes after a longer one is anyone's guess.
+# A gap at the end up to this long is forecast over; beyond a longer one there is no basis for a forecast.
 _LONGEST_GAP = 64
 # Changes of the series that stand in for errors before there are any.
 _CHANGES = 100
 _TABLE = cheap_table(CHEAP_EXPERTS)
 _NAMES = cheap_names(CHEAP_EXPERTS)
-# Below this many series a second thread costs more than it brings.
+# Below this many series a second thread costs more than it gains.
 _WORTH_THREADS = 64
 
 
@@ -60,14 +60,14 @@ class ManyForecasts:
 
 
 class Auto(Forecaster):
-    """Mix many models online, trusting each as far as its forecasts were right of late.
+    """Mix many models online, trusting each as far as its recent forecasts were accurate.
 
     - Some thirty cheap experts (exponential smoothing of values, logarithms and roots at several rates, damped trends,
       medians, lines) are refitted at every step.
-    - With 400 values and more, a regression on lags, seasonal lags and the time of the season takes part; it is learnt
-      anew every `refit_every` values, in the background.
-    - So do dear models, trained anew every `retrain_every` values: those named in `dear`, without it `seasonal-trees`
-      where the extra ``boost`` is installed. Models trained elsewhere join by `supply`.
+    - With 400 values and more, a regression on lags, seasonal lags and the time of the season takes part; it is
+      refitted every `refit_every` values, in the background.
+    - So do expensive models, retrained every `retrain_every` values: those named in `dear`, or by default
+      `seasonal-trees` if the extra ``boost`` is installed. Models trained elsewhere join by `supply`.
 
     Weights are kept for blocks of lead times (1, 2-3, 4-7, ...) and follow the absolute errors of the experts over the
     last few hundred values; trained experts are then averaged with that mixture by the inverse of their squared errors,
@@ -76,7 +76,7 @@ class Auto(Forecaster):
     each step, and of the mean over all steps (`Forecast.mean_quantiles`), are those of the mixture's own errors,
     calibrated by adaptive conformal inference (`foretide.forecast.mixture.conformal`).
 
-    `weights` tells which expert leads, and every forecast carries the same as `Forecast.weights`.
+    `weights` shows which expert leads, and every forecast carries the same as `Forecast.weights`.
 
     Examples
     --------
@@ -88,20 +88,20 @@ class Auto(Forecaster):
     """
 
     name: ClassVar[str] = "auto"
-    summary: ClassVar[str] = "a mixture of many models, weighted by how right each was of late; the default"
+    summary: ClassVar[str] = "a mixture of many models, weighted by how accurate each has recently been; the default"
     spec: ClassVar[tuple[str, ...]] = ("P6", "B1")
     check_settings: ClassVar[Mapping[str, Any]] = {"background": False}
 
     window: int = Field(default=16_384, ge=1, description="Observations that it keeps, for seasons and for training.")
     ahead: int = Field(default=12, ge=1, le=1024, description="Steps ahead for which trained experts take part.")
-    refit_every: int = Field(default=200, ge=1, description="New values after which the regression is learnt anew.")
+    refit_every: int = Field(default=200, ge=1, description="New values after which the regression is refitted.")
     dear: tuple[str, ...] | None = Field(
         default=None,
-        description="Dear models to train as experts; unset, seasonal-trees where the extra boost is installed.",
+        description="Expensive models to train as experts; unset, seasonal-trees if the extra boost is installed.",
     )
-    retrain_every: int = Field(default=1000, ge=1, description="New values after which dear models are trained anew.")
+    retrain_every: int = Field(default=1000, ge=1, description="New values after which expensive models are retrained.")
     background: bool = Field(
-        default=True, description="Train beside the control loop; without it, results do not depend on timing."
+        default=True, description="Train in the background; if false, results do not depend on timing."
     )
     _panel: ExpertPanel | None = PrivateAttr(default=None)
     _job: Job[Study] = PrivateAttr(default_factory=Job)
@@ -132,7 +132,7 @@ class Auto(Forecaster):
         return dict(self._weights)
 
     def supply(self, model: Forecaster) -> Self:
-        """Let a trained forecaster take part, which is this one's from now on.
+        """Let a trained forecaster take part; it belongs to this one from now on.
 
         It first goes through the values that came after its training, step by step: the forecasts it makes of them are
         the record by which it is weighed. Train it on all but the last few hundred values, or it starts with none.
@@ -240,7 +240,7 @@ class Auto(Forecaster):
         return () if SeasonalTrees.missing() else (SeasonalTrees.name,)
 
     def _begin_study(self, held: int, models: tuple[str, ...]) -> None:
-        """Train on all but the last `held` values, here or beside."""
+        """Train on all but the last `held` values, here or in the background."""
         if held and not models:
             return
         size = self._series.values.size - held
@@ -266,7 +266,7 @@ class Auto(Forecaster):
         return self._panel
 
     def _others(self, size: int, steps: int) -> Floats:
-        """Return what the trained experts said at the last origins, in the units of the values."""
+        """Return what the trained experts predicted at the last origins, in the units of the values."""
         if self._panel is None or not self._panel.names:
             return np.empty((size, 0, 0))
         end = self._seen - _gap(self._series.values)

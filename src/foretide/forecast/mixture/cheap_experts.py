@@ -24,7 +24,7 @@ _KINDS = ("ses", "ses-log", "ses-root", "holt", "median", "line")
 
 @dataclass(frozen=True)
 class CheapExpert:
-    """One of them.
+    """One expert.
 
     Parameters
     ----------
@@ -172,7 +172,7 @@ def _line(values: Floats, size: int, found: Floats) -> None:
             place = k - (known - 1) / 2
             total += values[t + 1 - known + k]
             moment += place * values[t + 1 - known + k]
-        # Two points make a line, but one that says nothing about the next.
+        # Two points make a line, but one that is no guide to the next.
         slope = moment * 12.0 / (known * (known * known - 1.0)) if known > 2 else 0.0
         found[t, 0] = total / known + slope * (known - 1) / 2 if known > 2 else values[t]
         found[t, 1] = slope

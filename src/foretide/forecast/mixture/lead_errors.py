@@ -41,7 +41,7 @@ class LeadErrors:
         self._errors: Floats = np.empty((0, _KEPT))
         self._counts: Ints = np.zeros(0, dtype=np.int64)
         self._slot = 0
-        # The last forecast: it takes its place when something asks for it, which nothing does of a lone one.
+        # The last forecast: it is stored only when needed, which a single forecast never is.
         self._last: tuple[int, Floats] | None = None
 
     def remember(self, position: int, mean: Floats) -> None:

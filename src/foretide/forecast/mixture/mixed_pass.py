@@ -1,4 +1,4 @@
-"""One pass over a series: what every expert says at every origin, how they are mixed, and how far that was off."""
+"""One pass over a series: what every expert predicts at every origin, how they are mixed, and how far that was off."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def look_ahead(
     table, sums : array
         The cheap experts, and their damped sums over the horizon.
     others : array over origins, other experts, steps
-        What experts of other kinds said at each origin (one per value), NaN where nothing.
+        What experts of other kinds predicted at each origin (one per value), NaN where nothing.
     ends : array
         The last lead of each block.
     levels : array

@@ -1,4 +1,4 @@
-"""Mixing experts online: exponential weights whose rate nobody tunes."""
+"""Mixing experts online: exponential weights with a self-tuning rate."""
 
 from __future__ import annotations
 
@@ -36,9 +36,10 @@ def mix(forecasts: Floats, actual: Floats, delay: int, memory: float = MEMORY, s
     combination of them. In both, an expert's weight is :math:`\exp(\eta R_k)` over the sum of these, where
     :math:`R_k` adds up its regrets :math:`r_k` (loss of the mixture less its own) and :math:`-\eta r_k^2`, the
     second-order correction. The rate is :math:`\eta = \min(1/(2 \max|r|), \sqrt{\ln K / V})`, with V the sum of the
-    regrets' weighted squares: it follows the data, nobody sets it. Regrets beyond twice their root mean square count as
-    that. Sums and the largest regret decay by `memory` per outcome. A part `share` of the weight is spread evenly and
-    no expert falls so far behind that it could not come back from that share (fixed share), so that winners may change.
+    regrets' weighted squares: it follows the data and need not be set. Regrets beyond twice their root mean square
+    count as that. Sums and the largest regret decay by `memory` per outcome. A part `share` of the weight is spread
+    evenly and no expert falls so far behind that it could not come back from that share (fixed share), so that winners
+    may change.
 
     >>> actual = np.full(40, 5.0)
     >>> mix(np.column_stack((actual, actual + 3.0)), actual, 1)[[0, -1]].round(2)
@@ -124,7 +125,7 @@ def _weigh(regrets: Floats, spread: Floats, share: float, now: Floats) -> None:
 
 @njit
 def _wake(forecast: Floats, now: Floats, used: Floats) -> None:
-    """Share the weights among the experts that say something."""
+    """Share the weights among the experts that are awake."""
     total = 0.0
     for k in range(forecast.size):
         if np.isfinite(forecast[k]):
@@ -139,7 +140,7 @@ def blend(forecasts: Floats, weights: Floats, actual: Floats, delay: int, first:
 
     Experts that were trained on long histories err differently, and an average of them is hard to beat. As Bates and
     Granger (1969) did, each of them and the mixture get a part in proportion to a power of the inverse of their mean
-    squared error, :math:`1/\mathrm{MSE}^4`; that of a poor one is small. Without outcomes enough an expert has no part
+    squared error, :math:`1/\mathrm{MSE}^4`; that of a poor one is small. An expert with too few outcomes has no part
     but the one in the mixture.
 
     >>> actual = np.arange(60.0)
@@ -179,7 +180,7 @@ def _inverse_parts(squares: Floats, outcomes: Floats, forecast: Floats, parts: F
     for k in range(parts.size):
         parts[k] = 0.0
         if outcomes[k] >= _ENOUGH and (k == 0 or np.isfinite(forecast[k - 1])):
-            # In units of the least one; of two that are always right each gets a half.
+            # In units of the least one; two that are always right get a half each.
             mean = squares[k] / outcomes[k]
             parts[k] = (least / mean) ** _SHARPNESS if mean > 0.0 else 1.0
         total += parts[k]

@@ -1,4 +1,4 @@
-"""The dear experts of `auto`: what they learnt, and what each said at every origin of late."""
+"""The expensive experts of `auto`: what they learnt, and what each predicted at every recent origin."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SEASONAL = "seasonal-ridge"
 
 
 def filled(values: Floats) -> Floats:
-    """Return `values` without gaps: straight lines inside, the nearest value at either end; all 0 where none is known.
+    """Return `values` without gaps: straight lines inside, the nearest value at either end; all 0 if none is known.
 
     >>> filled(np.array([np.nan, 1.0, np.nan, 3.0, np.nan]))
     array([1., 1., 2., 3., 3.])
@@ -40,8 +40,8 @@ def filled(values: Floats) -> Floats:
 class ExpertPanel:
     """Experts that are not refitted at every step, with a record of their forecasts.
 
-    A row of the record is what each said after one value, up to `ahead` steps ahead, NaN where it said nothing. An
-    expert is judged by these rows alone, so that nothing it learnt from counts in its favour.
+    A row of the record is what each predicted after one value, up to `ahead` steps ahead, NaN where it predicted
+    nothing. An expert is judged by these rows alone, so that nothing it learnt from counts in its favour.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ class ExpertPanel:
         self._end = 0
 
     def follow(self, new: Series, known: Floats, seen: int) -> None:
-        """Note what every expert says after each value of `new`; `known` is all that is known up to number `seen`."""
+        """Note what every expert predicts after each value of `new`; `known` holds all values up to number `seen`."""
         count = new.values.size
         rows = np.full((count, len(self.names), self.ahead), np.nan)
         for name, member in self.members.items():
@@ -88,7 +88,7 @@ class ExpertPanel:
     def admit(self, name: str, member: Forecaster, missed: Series, seen: int) -> None:
         """Take in a forecaster after it has gone through the values that it `missed`, which begin its record.
 
-        One of the same name is replaced; what was said under that name before stays.
+        One of the same name is replaced; what was predicted under that name before stays.
         """
         rows = self._walk(member, missed)
         known = name in self.names
@@ -98,7 +98,7 @@ class ExpertPanel:
             self._add_rows(name, rows, seen)
 
     def record(self, end: int, size: int) -> Floats:
-        """Return the last `size` rows up to and with value number `end`, NaN where there are none."""
+        """Return the last `size` rows up to and with value number `end`, NaN if there are none."""
         found = np.full((size, len(self.names), self.ahead), np.nan)
         before = self._paths[: max(len(self._paths) - (self._end - end), 0)][-size:]
         if len(before):
@@ -106,7 +106,7 @@ class ExpertPanel:
         return found
 
     def _walk(self, member: Forecaster, new: Series) -> Floats:
-        """Return what a forecaster says after each of the next values."""
+        """Return what a forecaster predicts after each of the next values."""
         rows = np.full((new.values.size, self.ahead), np.nan)
         skipped = max(new.values.size - KEPT, 0)
         member.update(new.part(0, skipped))

@@ -1,4 +1,4 @@
-"""Training the dear experts of `auto`, as a task that can run beside the control loop."""
+"""Training the expensive experts of `auto`, as a task that can run in the background."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, eq=False)
 class Study:
-    """What came of one.
+    """The outcome of one.
 
     Parameters
     ----------
     seen : int
         The number of the last value that was learnt from.
     seasonal : SeasonalRegression, optional
-        The regression, where the series is long enough.
+        The regression, if the series is long enough.
     models : mapping of str to Forecaster
         The trained models by name.
     """
@@ -46,7 +46,7 @@ def study(history: Series, seen: int, ahead: int, names: tuple[str, ...]) -> Cal
 
 
 def _trained(name: str, history: Series) -> Forecaster | None:
-    """Return the model called `name` after training; None where it fails, which the others need not suffer for."""
+    """Return the model called `name` after training; None if it fails, which does not affect the others."""
     from foretide.forecast.registry import make_forecaster  # the registry knows `auto`, which knows this module
 
     try:

@@ -20,7 +20,7 @@ class Ann(Forecaster):
     """Fit a multi-layer perceptron to the window's values over their index, and ask it about the next indices.
 
     scikit-learn's `MLPRegressor` with one hidden layer of 100 units, as the authors of [PASPS]_ set it: values ÷ 1000,
-    at most 1000 epochs, seed 1. Departure: a constant window goes on without training.
+    at most 1000 epochs, seed 1. Departure: a constant window is continued without training.
     """
 
     name: ClassVar[str] = "ann"

@@ -1,4 +1,4 @@
-"""The last value goes on (SPEC P6, Basic)."""
+"""The last value repeated (SPEC P6, Basic)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Basic(Forecaster):
     """
 
     name: ClassVar[str] = "basic"
-    summary: ClassVar[str] = "the last value goes on"
+    summary: ClassVar[str] = "the last value, repeated"
     spec: ClassVar[tuple[str, ...]] = ("P6",)
 
     def forecast_mean(self, values: Floats, horizon: int) -> Floats:

@@ -14,7 +14,7 @@ from foretide.records import Floats
 
 __all__ = ["Ets"]
 
-# Level alone, with a trend, with a damped trend: the simplest first, which is taken of equals.
+# Level alone, with a trend, with a damped trend: the simplest first, which wins ties.
 _SHAPES = (
     Ranges(),
     Ranges(beta_share=(0.0, 1.0)),
@@ -24,7 +24,7 @@ _NO_ERROR = 1e-300  # what a perfect fit counts as, so that it has a logarithm
 
 
 class Ets(GaussianForecaster):
-    r"""Smooth level, trend and season, as many of them as the window bears out.
+    r"""Smooth level, trend and season, as many of them as the window supports.
 
     Additive models with and without trend, damped or not, and with and without a season where one is set compete by
     the corrected information criterion, :math:`n \ln(SSE / n) + 2k + \frac{2k(k + 1)}{n - k - 1}` with k parameters
@@ -38,10 +38,10 @@ class Ets(GaussianForecaster):
     summary: ClassVar[str] = "smoothed level, trend and season, chosen by information criterion"
     spec: ClassVar[tuple[str, ...]] = ("P6",)
 
-    season: int | None = Field(default=None, ge=2, description="Values in one season; unset, there is none.")
+    season: int | None = Field(default=None, ge=2, description="Values in one season; unset, no season.")
 
     def forecast_moments(self, values: Floats, horizon: int) -> tuple[Floats, Floats]:
-        """Go on with the best of the shapes."""
+        """Continue with the best of the shapes."""
         if is_flat(values):
             return np.full(horizon, values[-1]), np.zeros(horizon)
         bears = self.season is not None and values.size > 2 * self.season

@@ -17,23 +17,23 @@ __all__ = ["Fft"]
 class Fft(Forecaster):
     """Repeat the strongest frequencies of the window around its polynomial trend.
 
-    The window less its trend is taken for one period: it begins again after the last value. As in Darts, of which the
+    The window less its trend is taken for one period: it begins again after the last value. As in Darts, from which the
     defaults come, a frequency counts once for its sine and once for its cosine half, so that ten coefficients are about
-    five frequencies. Departure: of a window too short for the trend's degree the highest one that fits is taken.
+    five frequencies. Departure: if a window is too short for the trend's degree, the highest degree that fits is used.
 
     >>> Fft(trend_degree=None).fit([1.0, 2.0, 3.0, 2.0] * 4).predict(4).mean.round(6)
     array([1., 2., 3., 2.])
     """
 
     name: ClassVar[str] = "fft"
-    summary: ClassVar[str] = "the strongest frequencies around a polynomial trend go on"
+    summary: ClassVar[str] = "the strongest frequencies around a polynomial trend, continued"
     spec: ClassVar[tuple[str, ...]] = ("P6",)
 
     nr_freqs: int | None = Field(
         default=10, ge=1, description="Coefficients of the transform that are kept, the strongest; unset, all."
     )
     trend_degree: int | None = Field(
-        default=3, ge=0, le=5, description="Degree of the polynomial trend; unset, there is none (Darts' own default)."
+        default=3, ge=0, le=5, description="Degree of the polynomial trend; unset, no trend (Darts' own default)."
     )
 
     def forecast_mean(self, values: Floats, horizon: int) -> Floats:

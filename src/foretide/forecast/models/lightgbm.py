@@ -47,7 +47,7 @@ class LightGbm(RefittingForecaster):
     _booster: Any = PrivateAttr(default=None)
 
     def learn(self, values: Floats) -> dict[str, Array]:
-        """Return the trees as text, in bytes; none of a window too short or without change."""
+        """Return the trees as text, in bytes; none if the window is too short or constant."""
         self._booster = None
         if values.size < self.lags + _ROWS or is_flat(values):
             return {"trees": _NOTHING}

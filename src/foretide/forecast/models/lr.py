@@ -20,7 +20,7 @@ class Lr(Forecaster):
     """
 
     name: ClassVar[str] = "lr"
-    summary: ClassVar[str] = "a least-squares line through the window goes on"
+    summary: ClassVar[str] = "a least-squares line through the window, extended"
     spec: ClassVar[tuple[str, ...]] = ("P6",)
 
     def forecast_mean(self, values: Floats, horizon: int) -> Floats:

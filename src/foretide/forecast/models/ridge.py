@@ -36,7 +36,7 @@ class Ridge(Forecaster):
     spec: ClassVar[tuple[str, ...]] = ("P6",)
 
     lags: int = Field(default=12, ge=1, description="Past values that it looks at.")
-    season: int | None = Field(default=None, ge=2, description="Values in one season; unset, there is none.")
+    season: int | None = Field(default=None, ge=2, description="Values in one season; unset, no season.")
     penalty: float = Field(default=0.05, gt=0, description="λ, in units of the features' mean squares.")
 
     @model_validator(mode="after")
@@ -87,7 +87,7 @@ def solve_ridge(features: Floats, targets: Floats, penalty: float) -> Floats:
     Parameters
     ----------
     features : array over regressions, rows, features
-        Rows of zeros count for nothing.
+        Rows of zeros have no effect.
     targets : array over regressions, rows
         What the features are to give.
     penalty : float

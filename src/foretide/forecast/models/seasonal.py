@@ -22,14 +22,14 @@ _PENALTY = 3.0
 # Fewer rows than this per feature and the regression learns noise.
 _ROWS_PER_FEATURE = 5
 _LONGEST = 20_000
-# Below this correlation between one season and the next there is none worth using.
+# A season that correlates less than this with the next one is not worth using.
 _LEAST_LIKENESS = 0.2
 # A peak this close to the highest counts as one: twice the season is as like as the season itself.
 _NEARLY = 0.9
 
 
 def find_season(values: Floats) -> int | None:
-    """Return the number of values in a season, or None where the series has none or fewer than three of them.
+    """Return the number of values in a season, or None if the series has none or fewer than three of them.
 
     It is the shortest lag at which the autocorrelation peaks nearly as high as anywhere, beyond the first lag at which
     it is low: before that, values are alike because they are near.
@@ -58,7 +58,7 @@ def find_season(values: Floats) -> int | None:
 
 
 def find_cycle(values: Floats, longest: int = 24) -> int:
-    """Return after how many values the ups and downs of the series repeat at the latest, 1 where they do not.
+    """Return after how many values the ups and downs of the series repeat at the latest, 1 if they do not.
 
     It is the lag from 2 to `longest` at which the changes from one value to the next are most like themselves.
 
@@ -88,13 +88,13 @@ class SeasonalRegression:
 
     Features are the last values and their means; the values one, two, three and seven seasons before, around the
     instant that is forecast and at the origin; and waves of the season, those that are strongest in its mean profile.
-    Without a season there are the first alone. Everything is in units of the largest value it learnt from, and no
+    Without a season only the first are used. Everything is in units of the largest value it learnt from, and no
     forecast is beyond one and a half of those.
 
     Parameters
     ----------
     season : int
-        Values in a season, 0 where there is none.
+        Values in a season, 0 if there is none.
     seasons : array of int
         How many seasons it looks back.
     waves : array of int
@@ -115,7 +115,7 @@ class SeasonalRegression:
 
     @classmethod
     def learn(cls, values: Floats, first: int, leads: int) -> Self | None:
-        """Learn from a series without gaps whose first value has the number `first`; None where it is too short."""
+        """Learn from a series without gaps whose first value has the number `first`; None if it is too short."""
         first += max(values.size - _LONGEST, 0)
         values = values[-_LONGEST:]
         scale = float(np.abs(values).max(initial=0.0))
@@ -147,7 +147,7 @@ class SeasonalRegression:
         usable = np.flatnonzero(origins >= self.reach)
         if not usable.size:
             return found
-        # Only what the earliest origin reaches back to: the sums over all that came before need not be made anew.
+        # Only what the earliest origin reaches back to: sums over earlier values need not be computed again.
         start = int(origins[usable].min()) - self.reach
         part, first = values[start:] / self.scale, first + start
         for lead, (centre, spread, model) in enumerate(

@@ -37,8 +37,8 @@ class SeasonalTrees(Forecaster):
     series swings, and the time of season and cycle. Each lead up to `leads` has trees of its own; longer horizons go on
     with the last one.
 
-    `fit` trains and may take minutes; `update` only moves the window. On a history too short to train on the last value
-    goes on.
+    `fit` trains and may take minutes; `update` only moves the window. On a history too short to train on, the last
+    value is repeated.
     """
 
     name: ClassVar[str] = "seasonal-trees"

@@ -24,7 +24,7 @@ class Ses(GaussianForecaster):
     """
 
     name: ClassVar[str] = "ses"
-    summary: ClassVar[str] = "an exponentially weighted average goes on"
+    summary: ClassVar[str] = "an exponentially weighted average, repeated"
     spec: ClassVar[tuple[str, ...]] = ("P6",)
 
     alpha: float | None = Field(

@@ -23,7 +23,7 @@ class Svr(RefittingForecaster):
     """Learn the next value from the last ones by support vectors, and feed forecasts back for later steps.
 
     scikit-learn's `SVR` with a radial kernel, on values less their mean ÷ their deviation. Forecasts stay within three
-    times the range of the window around it: errors that are fed back cannot run away.
+    times the range of the window around it: errors that are fed back cannot grow without bound.
     """
 
     name: ClassVar[str] = "svr"
@@ -37,7 +37,7 @@ class Svr(RefittingForecaster):
     epsilon: float = Field(default=0.1, ge=0, description="Error that costs nothing (ε), in deviations of the window.")
 
     def learn(self, values: Floats) -> dict[str, Array]:
-        """Return support vectors, their weights, and the units; none of a window too short or without change."""
+        """Return support vectors, their weights, and the units; none if the window is too short or constant."""
         lags = min(self.lags, values.size // 3)
         center, deviation = float(values.mean()), float(values.std())
         units = np.array([center, deviation, 0.0, 0.0])

@@ -63,10 +63,10 @@ def read_archive(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str
     except OSError as error:
         reason = error.strerror or str(error)
         raise ForecastError(f"forecaster file {source}: cannot be read: {reason}; check the path") from error
-    except Exception as error:  # zipfile, json and NumPy each have errors of their own for broken bytes
+    except Exception as error:  # zipfile, json and NumPy each raise different errors for damaged bytes
         raise ForecastError(
             f"forecaster file {source}: expected a whole file that `save` wrote, got one that is cut short or damaged "
-            f"({error}); save or train the forecaster anew"
+            f"({error}); save or train the forecaster again"
         ) from error
 
 
@@ -75,5 +75,5 @@ def _check_format(source: Path, head: object) -> None:
     if version != FORMAT:
         raise ForecastError(
             f"forecaster file {source}: expected format {FORMAT}, got {version!r}; load it with the version of "
-            f"Foretide that wrote it, or save or train the forecaster anew"
+            f"Foretide that wrote it, or save or train the forecaster again"
         )

@@ -44,7 +44,7 @@ def fingerprint(series: Series) -> str:
 
 
 def settings_key(forecaster: Forecaster, training: Mapping[str, Any]) -> str:
-    """Return a hash of a model's settings and of how it is trained; equal ones would train it again in vain.
+    """Return a hash of a model's settings and of how it is trained; if it is unchanged, training again is pointless.
 
     >>> from foretide.forecast import Basic
     >>> settings_key(Basic(), {"horizon": 6}) == settings_key(Basic(window=100), {"horizon": 6})
@@ -58,7 +58,7 @@ def settings_key(forecaster: Forecaster, training: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelCard:
-    """All about a trained model but the model itself.
+    """Everything about a trained model except the model itself.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ class ModelCard:
     libraries : mapping of str to str
         Versions of what it was made with.
     note : str
-        What is odd about it, if anything.
+        Warnings, if any.
     format : int
         The layout of its file.
     """
@@ -148,7 +148,7 @@ class ModelCard:
         Raises
         ------
         ValueError, TypeError, KeyError
-            When it is none.
+            When the text is not a card.
         """
         plain = json.loads(text)
         known = {name: plain[name] for name in (part.name for part in fields(cls)) if name in plain}

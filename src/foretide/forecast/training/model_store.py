@@ -30,9 +30,9 @@ from foretide.forecast.training.model_card import ModelCard
 __all__ = ["ModelStore", "StoredModel"]
 
 _MODEL, _CARD, _CURRENT = "model.zip", "card.json", "current.json"
-# What a killed process left behind is removed after this time; nobody takes so long to write one model.
+# What a killed process left behind is removed after this time; writing one model never takes that long.
 _ABANDONED_S = 3600.0
-# File systems allow names of 255 bytes; a longer series name is cut, and told apart by its hash.
+# File systems allow names of 255 bytes; a longer series name is cut and made unique by its hash.
 _LONGEST = 200
 
 _Signature = tuple[int, int, int]
@@ -72,7 +72,7 @@ class StoredModel:
         if forecaster.name != self.card.model:
             raise ForecastError(
                 f"model file {self.path / _MODEL}: expected a forecaster {self.card.model!r} as its card says, got "
-                f"{forecaster.name!r}; train it anew"
+                f"{forecaster.name!r}; train it again"
             )
         return forecaster
 
@@ -131,7 +131,7 @@ class ModelStore:
         replace_file(home / _CURRENT, json.dumps(text) + "\n", fsync=True)
 
     def ensure_used(self, stored: StoredModel) -> None:
-        """Put a stored version in use unless it is: a process may have been killed after it stored it."""
+        """Put a stored version in use unless it already is: a process may have been killed right after storing it."""
         try:
             version = _current_version(stored.path.parent / _CURRENT)
         except ForecastError:
@@ -140,12 +140,12 @@ class ModelStore:
             self.use(stored)
 
     def latest(self, series: str, model: str) -> StoredModel | None:
-        """Return the version of a model that is in use, or None when there is none.
+        """Return the version of a model that is in use, or None if there is none.
 
         Raises
         ------
         ForecastError
-            When what says so, or the card, is damaged.
+            When the pointer or the card is damaged.
         """
         home = self._home(series, model)
         if not (home / _CURRENT).exists():
@@ -153,7 +153,7 @@ class ModelStore:
         return self._read(home / _directory_of(_current_version(home / _CURRENT)))
 
     def newer_than(self, series: str, model: str, version: int | None) -> StoredModel | None:
-        """Return the version in use when it is another one than `version`, else None.
+        """Return the version in use if it differs from `version`, else None.
 
         Cheap enough for every forecast: while nothing changes it costs one look at a file's date. A pointer that is
         damaged raises once, not at each look; so does a model, since its error is the caller's to remember.
@@ -219,22 +219,22 @@ class ModelStore:
             card = ModelCard.from_json(file.read_text(encoding="utf-8"))
         except OSError as error:
             raise ForecastError(
-                f"model card {file}: cannot be read: {error.strerror or error}; train the model anew"
+                f"model card {file}: cannot be read: {error.strerror or error}; train the model again"
             ) from error
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise ForecastError(
                 f"model card {file}: expected a whole file, got one that is cut short or damaged ({error}); "
-                f"train the model anew"
+                f"train the model again"
             ) from error
         if card.format != FORMAT:
             raise ForecastError(
                 f"model card {file}: expected format {FORMAT}, got {card.format!r}; load it with the version of "
-                f"Foretide that wrote it ({card.libraries.get('foretide', 'unknown')}), or train the model anew"
+                f"Foretide that wrote it ({card.libraries.get('foretide', 'unknown')}), or train the model again"
             )
         return StoredModel(path, card)
 
     def _prune(self, home: Path, current: int) -> None:
-        """Remove versions that nobody needs, and what killed processes left."""
+        """Remove versions that are no longer needed, and what killed processes left behind."""
         for number in sorted(_versions(home), reverse=True)[self._keep :]:
             if number != current:
                 shutil.rmtree(home / _directory_of(number), ignore_errors=True)
@@ -246,7 +246,7 @@ class ModelStore:
 
 def _safe(name: str) -> str:
     """Return a name for a directory that no other series or model has, whatever its name."""
-    # A lone "%" is no quoted text, so it is free for the empty name; dots would be this directory or the one above.
+    # Quoting never yields a lone "%", so it can stand for the empty name; dots would mean this directory or its parent.
     quoted = quote(name, safe="").replace(".", "%2E") if not name.strip(".") else quote(name, safe="")
     if len(quoted) > _LONGEST:
         return f"{quoted[: _LONGEST - 65]}%{hashlib.sha256(name.encode()).hexdigest()}"
@@ -272,12 +272,12 @@ def _current_version(path: Path) -> int:
     except (ValueError, TypeError, KeyError) as error:
         raise ForecastError(
             f"model pointer {path}: expected a whole file, got one that is cut short or damaged ({error}); "
-            f"remove it or train the model anew"
+            f"remove it or train the model again"
         ) from error
     if format != FORMAT or not isinstance(version, int):
         raise ForecastError(
             f"model pointer {path}: expected format {FORMAT} and a version number, got format {format!r} and version "
-            f"{version!r}; train the model anew"
+            f"{version!r}; train the model again"
         )
     return version
 

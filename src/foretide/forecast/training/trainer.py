@@ -50,7 +50,7 @@ class TrainerOptions(Settings):
 
 @dataclass(frozen=True)
 class PairResult:
-    """What became of one series and model.
+    """The outcome for one series and model.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ class PairResult:
     status : {"trained", "kept", "failed"}
         Whether it was trained now, had been trained before on the same data, or could not be.
     version : int
-        Of the stored model; 0 where there is none.
+        Of the stored model; 0 if there is none.
     seconds : float
         How long it took.
     metrics : mapping of str to float
@@ -67,7 +67,7 @@ class PairResult:
     error : str
         Why it failed.
     note : str
-        What is odd about it, for instance why a network was not trained and the last value goes on.
+        Warnings, for instance why a network was not trained and the last value is repeated.
     """
 
     series: str
@@ -87,7 +87,7 @@ class PairResult:
 
 
 def training_forecaster(name: str, settings: Mapping[str, Any], options: TrainerOptions) -> Forecaster:
-    """Return a forecaster to train; one that learns a fixed number of steps ahead learns as many as are asked for.
+    """Return a forecaster to train; one that learns a fixed number of steps ahead learns `options.horizon`.
 
     >>> training_forecaster("lr", {"window": 20}, TrainerOptions())
     Lr(window=20)
@@ -95,7 +95,7 @@ def training_forecaster(name: str, settings: Mapping[str, Any], options: Trainer
     Raises
     ------
     ConfigError
-        When there is none of that name, a setting is wrong, or an extra must be installed first.
+        When no forecaster has that name, a setting is wrong, or an extra must be installed first.
     """
     kind = all_forecasters().get(name)
     learns_steps = kind is not None and "steps" in kind.model_fields and "steps" not in settings
@@ -135,10 +135,10 @@ def train_model(
 
 
 def judge(model: Forecaster, series: Series, boundary: int, truth: Floats, options: TrainerOptions) -> dict[str, float]:
-    """Return how far the forecasts of a model were off, made in turn from places after `boundary` that it was fit to.
+    """Return the errors of a model's forecasts, made in turn from places after `boundary`, up to which it was fitted.
 
     All measures are of the mean over the horizon, as in `foretide.forecast.backtest`, from places where the whole
-    horizon is known; NaN where there is none. ``pinball_90`` is divided by the mean rate; ``ms`` is the mean time of a
+    horizon is known; NaN if there is none. ``pinball_90`` is divided by the mean rate; ``ms`` is the mean time of a
     forecast. The model ends up knowing the whole series.
     """
     ahead, upper, came, cost_ms = [], [], [], []
@@ -153,7 +153,7 @@ def judge(model: Forecaster, series: Series, boundary: int, truth: Floats, optio
 
 
 def single_threaded() -> None:
-    """Tell the numerical libraries of this process to use one thread each; of use before they are imported."""
+    """Limit the numerical libraries of this process to one thread each; call it before they are imported."""
     for name, value in _ONE_THREAD.items():
         os.environ.setdefault(name, value)
 
@@ -166,7 +166,7 @@ def _boundary(series: Series, options: TrainerOptions) -> int:
         raise ForecastError(
             f"series {series.name!r}: expected values before and after place {boundary}, where validation begins, got "
             f"{int(known[: max(boundary, 0)].sum())} and {int(known[max(boundary, 0) :].sum())} of {size}; "
-            f"give it more data or take it out"
+            f"give it more data or leave it out"
         )
     return boundary
 
