@@ -1,4 +1,4 @@
-"""How well a run went: the metrics of SPEC P8 and those we add, as pure functions over recorded series."""
+"""How well a run went: the metrics of SPEC P8 and some more, as pure functions over recorded series."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = [
 def saved_resources(replicas: npt.ArrayLike, overestimated: float, duration_s: Floats | None = None) -> float:
     r"""Return the part of an overestimated number of replicas that was not used: mean of :math:`1 - r/r_{over}` (P8).
 
-    `replicas` is the total of all operators in each stretch; stretches count by their duration where it is given.
+    `replicas` is the total of all operators in each stretch; stretches are weighted by their duration if it is given.
     Negative when more ran than the overestimate.
 
     >>> saved_resources([8, 16], overestimated=32)
@@ -56,7 +56,7 @@ def processed_ratio(received: npt.ArrayLike, processed: npt.ArrayLike) -> float:
 def mean_absolute_percentage_error(actual: npt.ArrayLike, expected: npt.ArrayLike) -> float:
     r"""Return the mean of :math:`|y - \hat y|/y`: P8's error of the input forecast and of the replica count.
 
-    Intervals whose actual value is 0 have no percentage and are left out; NaN when that leaves none.
+    Intervals whose actual value is 0 have no percentage and are left out; NaN if that leaves none.
 
     >>> mean_absolute_percentage_error([100, 0, 50], [110, 3, 45])
     0.1
@@ -66,7 +66,7 @@ def mean_absolute_percentage_error(actual: npt.ArrayLike, expected: npt.ArrayLik
 
 
 def replica_seconds(replicas: npt.ArrayLike, interval_s: npt.ArrayLike) -> float:
-    """Return what was used in all: replicas × seconds, summed over intervals (rows) and operators (columns).
+    """Return the total used: replicas × seconds, summed over intervals (rows) and operators (columns).
 
     The intervals are all of one length, or have one each.
 
@@ -91,9 +91,9 @@ def replica_changes(replicas: npt.ArrayLike) -> int:
 
 
 def pareto_front(points: npt.ArrayLike) -> npt.NDArray[np.bool_]:
-    """Tell which rows no other row beats: at most as large in every column, and smaller in at least one.
+    """Return which rows no other row beats by being at most as large in every column and smaller in at least one.
 
-    Less is better in every column; negate those of which more is better. What is not known (NaN) is the worst there is.
+    Less is better in every column; negate those of which more is better. NaN, for not known, counts as the worst.
 
     >>> pareto_front([[0.4, 100.0], [0.5, 90.0], [0.5, 100.0]]).tolist()
     [True, True, False]

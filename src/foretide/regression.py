@@ -1,4 +1,4 @@
-"""Curves fitted to the last samples of each series, and what they say about the next ones (SPEC D1 Eq. 3)."""
+"""Curves fitted to the last samples of each series, and what they predict for the next ones (SPEC D1 Eq. 3)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Fits:
         Its position in `CURVES`; -1 where fewer than two values were known.
     level, slope : arrays over columns
         a and b of y = a + b·t (linear), y = a + b·ln t (logarithmic), ln y = a + b·t (exponential), with t = 1 at
-        the oldest sample; where nothing could be fitted, a is the last value known, or 0.
+        the oldest sample; if nothing could be fitted, a is the last value known, or 0.
     squared_error : array over columns
         Σ (y - fitted)² over the samples known.
     samples : int
@@ -94,7 +94,7 @@ def fit_curves(samples: npt.ArrayLike, curves: Sequence[Curve] = CURVES) -> Fits
 
 
 def predict_rates(samples: npt.ArrayLike, steps: int, curves: Sequence[Curve] = CURVES) -> Floats:
-    """Return what the best curve of each column says about the next `steps` samples, of shape (steps, columns).
+    """Return what the best curve of each column predicts for the next `steps` samples, of shape (steps, columns).
 
     >>> predict_rates([[1.0], [3.0], [5.0]], steps=2)
     array([[7.],
@@ -105,7 +105,7 @@ def predict_rates(samples: npt.ArrayLike, steps: int, curves: Sequence[Curve] = 
 
 
 def _constant(y: Floats, known: npt.NDArray[np.bool_]) -> Fits:
-    """Return the fits of columns of which too little is known: they stay at the last value, or at 0."""
+    """Return the fits of columns with too few values: they stay at the last value, or at 0."""
     columns = y.shape[1]
     level = np.zeros(columns)
     if y.shape[0]:

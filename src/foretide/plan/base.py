@@ -21,7 +21,7 @@ __all__ = ["Planner", "Situation"]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Situation:
-    """All that a planner may look at: what was measured, what is expected, what runs now.
+    """Everything that a planner may look at: what was measured, what is expected, what runs now.
 
     Parameters
     ----------

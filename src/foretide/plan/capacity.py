@@ -10,7 +10,7 @@ from foretide.records import CpuUse, Floats
 
 __all__ = ["capacity", "ideal_capacity", "operator_cpu", "reserved_cpu", "usable_cpu"]
 
-# The paper counts CPU in percent of a core; one percent is the least that we let a replica count on, so that a
+# The paper counts CPU in percent of a core; a replica is assumed to get at least one percent, so that a
 # crowded core gives a small capacity and not a division by zero.
 _LEAST_CPU = 0.01
 
@@ -89,7 +89,7 @@ def _least_by_operator(cpu: CpuUse, values: Floats, operators: int) -> Floats:
     if cpu.operator.size and cpu.operator.max() >= operators:
         raise MetricsError(
             f"cpu: expected replicas of {operators} operators, got one of operator number {cpu.operator.max()}; "
-            "build the record from the layout of the topology that runs"
+            "build the record from the layout of the running topology"
         )
     least = np.full(operators, np.inf)
     np.minimum.at(least, cpu.operator, values)

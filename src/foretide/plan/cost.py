@@ -95,7 +95,7 @@ def as_columns(table: npt.ArrayLike) -> Ints:
 
 
 def with_initial(columns: Ints, initial: npt.ArrayLike | None) -> Ints:
-    """Return the columns under a row of what runs before them; where that is not known, no step leads into them.
+    """Return the columns under a row of what runs before them; if that is not known, no step leads into them.
 
     >>> with_initial(as_columns([1, 2]), 4).ravel()
     array([4, 1, 2])

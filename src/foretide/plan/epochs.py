@@ -46,7 +46,7 @@ class EpochNeeds:
     loads, busy : arrays of shape (epochs, operators)
         Events to process, and the replicas that they keep busy; NaN where the execution time is not known.
     needs : array of int of shape (epochs, operators)
-        The replicas that takes, within the operators' bounds; the present number where it is not known.
+        The replicas needed, within the operators' bounds; the present number where it is not known.
     unknown : array of bool over operators
         Where the execution time is not known.
     """
@@ -72,7 +72,7 @@ def epoch_needs(situation: Situation, arrivals: Floats) -> EpochNeeds:
 
 
 def need_terms(ahead: EpochNeeds) -> tuple[Term, ...]:
-    """Return one term for the need of each epoch ahead, up to a readable number."""
+    """Return one term for the need of each epoch ahead, for as many epochs as stay readable."""
     return tuple(
         Term(f"need_{epoch}", f"replicas needed in epoch {epoch}", "B3 step 1: ⌈λ̂·et/td⌉ within bounds", row)
         for epoch, row in enumerate(ahead.needs[:_SHOWN].astype(np.float64), start=1)

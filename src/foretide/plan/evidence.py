@@ -1,4 +1,4 @@
-"""What a running system reveals about itself: how late replicas come, and what they cannot see of their own time."""
+"""What a running system reveals about itself: how late replicas start, and the time that they do not measure."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from foretide.records import Floats, Window
 
 __all__ = ["Evidence", "Insight"]
 
-# Delays that are thought of: in steps of a fifth of an interval, up to four intervals.
+# Delays that are considered: in steps of a fifth of an interval, up to four intervals.
 _STEPS, _LONGEST = 5, 4
-# What an interval says counts half as much ten intervals later.
+# The evidence of an interval counts half as much ten intervals later.
 _FORGET = 0.93
 # A replica that is busy for less than this part of its time, though events wait, is not slow but held up by something
-# that more replicas would not cure: operators that take turns on the same slots, say.
+# that more replicas would not cure: operators that take turns on the same slots, for example.
 _LEAST_USE = 0.8
 # The level of the input follows a long memory, since errors of forecasts are remembered as long.
 _LEVEL_MEMORY = 50
@@ -24,7 +24,7 @@ _LEVEL_MEMORY = 50
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Insight:
-    """What is known by now.
+    """What has been learnt so far.
 
     Parameters
     ----------
@@ -48,8 +48,8 @@ class Insight:
 class Evidence:
     r"""Gathers what intervals reveal.
 
-    - **Activation.** The mean number of replicas in an interval, :math:`\mu_i\,et_i/(td\,U_i)`, tells when the last
-      changes took effect: of all delays d thought of, the one whose replicas come nearest, older intervals counting
+    - **Activation.** The mean number of replicas in an interval, :math:`\mu_i\,et_i/(td\,U_i)`, shows when the last
+      changes took effect: of all delays d considered, the one whose replicas come nearest, older intervals counting
       less.
     - **Overhead.** Where events waited before an operator at both ends of an interval its replicas had no pause, and
       U should be 1. What it falls short of 1 is time that they do not measure: :math:`\kappa_i = 1/U_i`, from the
@@ -63,7 +63,7 @@ class Evidence:
     memory_s : float
         For how long an overhead is remembered.
     activation_s : float, optional
-        The activation delay where it is known; it is then not learnt.
+        The activation delay if it is known; it is then not learnt.
     """
 
     backlog_s: float
@@ -77,7 +77,7 @@ class Evidence:
     _seen: int = 0
 
     def observe(self, situation: Situation) -> Insight:
-        """Take in the interval that ended, and return what is known by now; a clock that jumps back starts anew."""
+        """Take in the interval that ended, and return what is known now; start over if the clock jumped back."""
         window = situation.window
         before = self._before
         if before is not None and (before.layout != window.layout or before.ended_at_s >= window.ended_at_s):
@@ -131,7 +131,7 @@ class Evidence:
         last = self._plans[0][1]
         at_s = from_s
         for planned_at_s, replicas in self._plans:
-            # What gets active at the very end was not seen in the stretch.
+            # What becomes active at the very end was not seen in the stretch.
             starts_s = planned_at_s + delay_s
             if starts_s >= to_s - 1e-6:
                 break
@@ -140,7 +140,7 @@ class Evidence:
         return (total + last * (to_s - at_s)) / (to_s - from_s), last
 
     def _watch_use(self, before: Window, window: Window) -> None:
-        """Note how busy the replicas were that had no pause."""
+        """Note how busy the replicas without a pause were."""
         enough = np.maximum(self.backlog_s * window.processed / window.duration_s, 1.0)
         saturated = (before.queued > enough) & (window.queued > enough) & (window.utilisation >= _LEAST_USE)
         if saturated.any():

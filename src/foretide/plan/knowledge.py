@@ -69,7 +69,7 @@ class Knowledge:
     buckets : Buckets
         The ranges of input rate.
     value : array of shape (degrees, buckets, actions)
-        Expected sum of discounted rewards; 0, the best there is, where nothing was learned yet.
+        Expected sum of discounted rewards; 0, the best possible value, where nothing was learned yet.
     visits : array of int of the same shape
         How often each was learned from.
     """
@@ -138,7 +138,7 @@ class Knowledge:
         Raises
         ------
         ConfigError
-            Where the file is missing, cut short, of another version, or its arrays do not fit each other.
+            If the file is missing, cut short, of another version, or its arrays do not fit each other.
         """
         try:
             arrays = _read_arrays(path)
@@ -181,7 +181,7 @@ def _check_version(path: str | Path, header: Mapping[str, Any]) -> None:
             _SETTING,
             expected=f"a knowledge base in format {_FORMAT!r} version {_VERSION}",
             got=f"{kind!r} version {version} in {path}",
-            remedy="learn it anew with this release",
+            remedy="learn it again with this release",
         )
 
 
@@ -190,5 +190,5 @@ def _unreadable(path: str | Path, reason: str) -> ConfigError:
         _SETTING,
         expected="a knowledge base that RLearning.save wrote",
         got=f"{path}: {reason}",
-        remedy="check the path, or learn it anew",
+        remedy="check the path, or learn it again",
     )

@@ -28,9 +28,9 @@ __all__ = [
 
 # A demand of 3.0000000001 is rounding noise of the sums before it, not a reason for a fourth replica.
 _ROUNDING = 1e-9
-# Less than this of an event is none: a share or a time per event cannot be told from it.
+# Less than this of an event counts as none: no share or time per event can be derived from it.
 _SOME_EVENTS = 1e-9
-# The time of one event where all of them fail: none, but planners divide by it.
+# The time of one event if all of them fail: practically 0, but planners divide by it.
 _NO_WORK_S = 1e-9
 
 
@@ -47,7 +47,7 @@ def edge_shares(passed: Floats, processed_at_start: Floats, otherwise: Floats) -
 
 
 def measured_shares(flow: FlowGraph, passed: Floats, taken: Floats, otherwise: Floats) -> Floats:
-    """Return the shares of edges that were measured, events passed per event taken; `otherwise` where there was none.
+    """Return the shares of edges that were measured, events passed per event taken; `otherwise` where there were none.
 
     A source sends all its events down each of its edges, so those shares are never measured: events that wait at the
     source would make them look smaller.
@@ -78,7 +78,7 @@ def known_execution_s(topology: Topology) -> Floats:
     Raises
     ------
     ConfigError
-        When an operator declares none.
+        When an operator does not declare one.
     """
     seconds = topology.declared_execution_s
     unknown = np.flatnonzero(~(seconds > 0))
@@ -93,7 +93,7 @@ def known_execution_s(topology: Topology) -> Floats:
 
 
 def source_mix(arrivals: Floats) -> Floats:
-    r"""Return each source's part of :math:`\lambda_G`, which is θ at a source: 1 where there is just one.
+    r"""Return each source's part of :math:`\lambda_G`, which is θ at a source: 1 if there is only one.
 
     >>> source_mix(np.array([30.0, 10.0]))
     array([0.75, 0.25])
@@ -158,8 +158,8 @@ def needed_replicas(
 ) -> Ints:
     r"""Return the replicas that every operator needs for an input and for what waits, within its bounds.
 
-    P4 and P5 of [PASPS]_ with what came in place of a forecast. With the peak of an input this is r_over of P8, with
-    the arrivals of an interval what its error of replicas is measured against.
+    P4 and P5 of [PASPS]_ with the actual arrivals in place of a forecast. With the peak of an input this is r_over of
+    P8, with the arrivals of an interval what its replica error is measured against.
 
     Parameters
     ----------

@@ -16,9 +16,9 @@ __all__ = ["Lookahead", "Prices", "Scenarios"]
 
 # Pieces that an interval is cut into: queues grow and drain within one.
 _PIECES = 6
-# What stands for the speed of an operator whose execution time is not known: nothing ever waits there.
+# Stands for the speed of an operator whose execution time is not known: nothing ever waits there.
 _ANY_SPEED = 1e18
-# Less than this of an event is rounding, not a queue; and a rate below this is none.
+# Less than this of an event is rounding, not a queue; a rate below this counts as 0.
 _SOME_EVENTS, _LEAST_RATE = 1e-6, 1e-9
 
 _Graph: TypeAlias = tuple[Ints, Ints, Floats, Floats]
@@ -64,7 +64,7 @@ class Prices:
     patience_s : float
         The wait that costs an event as much as its work; the cost grows with the square of the wait.
     lateness : float
-        What it costs, beside that, that an event finds a queue at all.
+        The additional cost of an event finding a queue at all.
     """
 
     patience_s: float
@@ -81,8 +81,8 @@ class Lookahead:
 
     with Q the events queued anywhere, counted as events of the input; W the work of one of them; P the patience; a
     the price of lateness. What is left over at the end is drained at the rate x that is cheapest, after the activation
-    delay A in which nobody can help it: :math:`V(Q) = x\,td + Q^3/(3\lambda P^2 x) + A Q^2/(\lambda P^2)`, with x the
-    greater of :math:`\sqrt{Q^3/(3\lambda P^2 td)}` and :math:`Q/td`.
+    delay A in which nothing can be done about it: :math:`V(Q) = x\,td + Q^3/(3\lambda P^2 x) + A Q^2/(\lambda P^2)`,
+    with x the greater of :math:`\sqrt{Q^3/(3\lambda P^2 td)}` and :math:`Q/td`.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ class Lookahead:
         return float(np.nansum(self.parts * self.execution_s))
 
     def queued_then(self, rates: Floats) -> Floats:
-        """Return what is queued when the plan gets active, by scenario and operator.
+        """Return what is queued when the plan becomes active, by scenario and operator.
 
         `rates` are events per second until then, by scenario and source.
         """

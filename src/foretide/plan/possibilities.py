@@ -1,4 +1,4 @@
-"""What may arrive: a forecast's quantiles as scenarios, and the one that what was just seen goes on."""
+"""What may arrive: a forecast's quantiles as scenarios, and one in which the last rates continue."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["middle_and_sides", "scenarios"]
 _LOW, _MIDDLE, _HIGH = 0.1, 0.5, 0.9
 # Scenarios of the interval that is planned, and of the time before it.
 _DURING, _BEFORE = 7, 3
-# Errors grow with the rate, but not without limit: forecasts of next to nothing would promise no error at all.
+# Errors grow with the rate, but not without limit: forecasts of almost nothing would imply no error at all.
 _LEAST, _MOST = 0.4, 2.5
 
 
@@ -39,7 +39,7 @@ def scenarios(
     spans_s : tuple of float
         Seconds until the plan is active, and for how long it will be.
     persistence : float
-        How likely it is that the last rates just go on, whatever the forecast says.
+        How likely it is that the last rates simply continue, whatever the forecast says.
 
     Examples
     --------
@@ -65,8 +65,8 @@ def middle_and_sides(forecast: Forecast, from_s: float, to_s: float) -> tuple[fl
     """Return the median of the mean rate of a stretch, and how far its .1 and .9 quantiles lie below and above.
 
     Quantiles of the mean over many steps lie closer together than those of single steps. How much closer, the forecast
-    says for its whole horizon (`Forecast.mean_quantiles`); a shorter stretch is taken to lie between on a power law. A
-    forecast without quantiles is taken at its word.
+    says for its whole horizon (`Forecast.mean_quantiles`); a shorter stretch is interpolated by a power law. A
+    forecast without quantiles is taken as certain.
     """
     if not {_LOW, _MIDDLE, _HIGH} <= forecast.quantiles.keys():
         return _mean_rate(forecast, from_s, to_s, None), 0.0, 0.0

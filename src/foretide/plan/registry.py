@@ -78,7 +78,7 @@ def make_planner(name: str, /, **settings: Any) -> Planner:
     Raises
     ------
     ConfigError
-        Where there is no such planner, or a setting is unknown, missing or out of range.
+        If there is no such planner, or a setting is unknown, missing or out of range.
 
     Examples
     --------
@@ -99,7 +99,7 @@ def make_planner(name: str, /, **settings: Any) -> Planner:
 
 
 def _raised_within(error: ConfigError) -> ConfigError | None:
-    """Return the error of ours that a planner raised while it was made, which pydantic wraps as a mere ValueError."""
+    """Return the Foretide error that a planner raised while it was made, which pydantic wraps as a ValueError."""
     if not isinstance(error.__cause__, ValidationError):
         return None
     cause = error.__cause__.errors()[0].get("ctx", {}).get("error")

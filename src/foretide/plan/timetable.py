@@ -1,4 +1,4 @@
-"""What planners have in common that plan a timetable over the forecast horizon (SPEC B2, B3)."""
+"""What planners that plan a timetable over the forecast horizon have in common (SPEC B2, B3)."""
 
 from __future__ import annotations
 

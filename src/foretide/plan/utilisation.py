@@ -11,7 +11,7 @@ __all__ = ["busy_now", "mean_utilisation"]
 
 
 def mean_utilisation(situation: Situation) -> Floats:
-    """Return the mean CPU that the replicas of each operator used; where none was measured, their busy time (P3)."""
+    """Return the mean CPU that the replicas of each operator used; if none was measured, their busy time (P3)."""
     window = situation.window
     if window.cpu is None:
         return window.utilisation
@@ -22,5 +22,5 @@ def mean_utilisation(situation: Situation) -> Floats:
 
 
 def busy_now(situation: Situation) -> Floats:
-    """Return the replicas that the last interval kept busy: the demand, for planners that compute none."""
+    """Return the replicas that the last interval kept busy: the demand, for planners that do not compute one."""
     return np.nan_to_num(mean_utilisation(situation)) * situation.replicas

@@ -58,7 +58,7 @@ class Layout:
         return {edge: column for column, edge in enumerate(self.edges)}
 
 
-# A stretch of time shorter than this holds nothing that could be measured, and would make rates without end.
+# A stretch of time shorter than this holds nothing that could be measured, and would make rates infinite.
 SHORTEST_S = 1e-6
 
 
@@ -77,7 +77,7 @@ def read_only(values: npt.ArrayLike) -> npt.NDArray[Any]:
 
 
 def is_whole(values: npt.NDArray[Any]) -> bool:
-    """Tell whether all values are whole numbers."""
+    """Return whether all values are whole numbers."""
     return values.dtype.kind in "iu" or bool(np.isfinite(values).all() and (values == np.floor(values)).all())
 
 
@@ -90,7 +90,7 @@ def set_amounts(record: object, name: str, names: Sequence[object], *, dtype: ty
     if column.shape != (len(names),):
         raise MetricsError(
             f"{name}: expected one value for each of {len(names)} columns, got shape {column.shape}; "
-            "build the record from the layout of the topology that runs"
+            "build the record from the layout of the running topology"
         )
     bad = np.flatnonzero(~(np.isfinite(column) & (column >= 0)))
     if bad.size:

@@ -35,7 +35,7 @@ class Forecast:
         Quantiles of the mean over all steps, by level, from a forecaster that gives them. They lie closer together than
         those of single steps, whose errors partly cancel.
     weights : mapping of str to float
-        The part that each model has in it, the greatest first, where it is a mixture.
+        The part that each model has in it, the greatest first, if it is a mixture.
     cost_ms : float
         What it took to compute.
     fallback : bool
@@ -91,14 +91,14 @@ class Forecast:
 
     @property
     def made_by(self) -> str:
-        """The forecaster, and of a mixture the models that lead it."""
+        """The forecaster, and for a mixture the models that lead it."""
         leading = [f"{100 * part:.0f} % {name}" for name, part in list(self.weights.items())[:3]]
         return f"{self.model} ({', '.join(leading)})" if leading else self.model
 
     def mean_quantile(self, level: float) -> float:
         """Return a quantile of the mean over all steps.
 
-        Where the forecaster gives none it is the mean of the quantiles of the steps, which is a cautious one.
+        If the forecaster gives none it is the mean of the quantiles of the steps, which is cautious.
 
         Raises
         ------
@@ -126,7 +126,7 @@ class Forecast:
     def interval_events(self, interval_s: float, intervals: int, quantile: float | None = None) -> Floats:
         """Return the events expected in each of the next `intervals`, never below 0.
 
-        A forecast shorter than that goes on with its last rate.
+        A forecast shorter than that is continued with its last rate.
 
         Raises
         ------
@@ -134,9 +134,9 @@ class Forecast:
             When it has no such quantile.
         """
         rates = np.maximum(self.mean if quantile is None else self._quantile(quantile), 0.0)
-        edges = self.step_s * np.arange(rates.size + 1)
+        known_s = self.step_s * np.arange(rates.size + 1)
         total = np.concatenate(([0.0], np.cumsum(rates) * self.step_s))
-        asked = interval_s * np.arange(intervals + 1)
-        beyond = np.maximum(asked - edges[-1], 0.0) * rates[-1]
-        events: Floats = np.diff(np.interp(asked, edges, total) + beyond)
+        edges_s = interval_s * np.arange(intervals + 1)
+        beyond = np.maximum(edges_s - known_s[-1], 0.0) * rates[-1]
+        events: Floats = np.diff(np.interp(edges_s, known_s, total) + beyond)
         return events

@@ -1,4 +1,4 @@
-"""What was measured: single measurements, and the window that the monitor makes of them."""
+"""What was measured: single measurements, and the window that the monitor makes from them."""
 
 from __future__ import annotations
 
@@ -62,11 +62,11 @@ class Measurement:
     replicas : array of int over operators
         Replicas observed to be active.
     cpu : CpuUse, optional
-        CPU by replica, where the source can see it.
+        CPU by replica, if the source can see it.
     latency_s : float, optional
         Mean end-to-end latency of the events that left the topology.
     failed : array over operators, optional
-        Events that the operator took and gave up on; none unless given.
+        Events that the operator took and gave up on; 0 unless given.
     """
 
     layout: Layout
@@ -140,7 +140,7 @@ class Window:
     replicas : array of int over operators
         Replicas observed at the end of the interval.
     cpu : CpuUse, optional
-        The last CPU figures that came.
+        The latest CPU figures.
     measurement_ids : tuple of str
         The measurements of the interval.
     """

@@ -1,4 +1,4 @@
-"""What is to be done: plans with every term that led to them, and what became of them."""
+"""What is to be done: plans with every term that led to them, and their outcomes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Term:
     equation : str
         How it was computed, with the SPEC id in front, such as ``P4 Eq. 2: r = ⌈λ̂·et/td⌉``.
     values : array over operators, or float
-        Its value; a single number where it belongs to the whole topology.
+        Its value; a single number if it belongs to the whole topology.
     unit : str
         Its unit; empty for a share or count.
     """
@@ -58,7 +58,7 @@ class Plan:
     layout : Layout
         The names of the columns.
     planner : str
-        Who planned.
+        The planner.
     made_at_s : float
         When.
     replicas : array of int over operators
@@ -68,7 +68,7 @@ class Plan:
     terms : tuple of Term
         The way from measurements to `replicas`, in order.
     schedule : array of int of shape (intervals, operators), optional
-        The replicas planned for the intervals ahead, where the planner looks that far; row 0 is `replicas`
+        The replicas planned for the intervals ahead, if the planner looks that far; row 0 is `replicas`
         before any guard.
     notes : tuple of str
         What a reader should know: cuts, holds, departures.
@@ -134,7 +134,7 @@ class Plan:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Action:
-    """What became of a plan: planned, requested and observed replicas are kept apart.
+    """The outcome of a plan: planned, requested and observed replicas are kept apart.
 
     Parameters
     ----------
@@ -143,11 +143,11 @@ class Action:
     at_s : float
         When it was handed over.
     status : {"applied", "unchanged", "advised", "refused"}
-        What the actuator did; ``advised`` means that it was not asked.
+        What the actuator did; ``advised`` means that it was not called.
     planned, requested, observed : array of int over operators
-        What the plan says, what the running system was asked for, and what was active just before.
+        What the plan says, what was requested from the running system, and what was active just before.
     detail : str
-        Why it was refused, or what else there is to say.
+        Why it was refused, or other details.
     """
 
     plan_id: str

@@ -83,7 +83,7 @@ def test_a_wrong_setting_is_named(name: str, settings: dict[str, object], settin
 
 
 def test_an_error_of_ours_inside_a_planner_is_kept(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="learn it anew") as caught:
+    with pytest.raises(ConfigError, match="learn it again") as caught:
         make_planner("rlearning", knowledge_file=tmp_path / "none.npz")
     assert caught.value.setting == "planner.rlearning.knowledge_file"
 

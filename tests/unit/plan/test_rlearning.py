@@ -206,7 +206,7 @@ def test_a_file_cut_short_is_refused_wherever_it_is_cut(saved: Path) -> None:
     whole = saved.read_bytes()
     for length in range(0, len(whole), max(1, len(whole) // 40)):
         saved.write_bytes(whole[:length])
-        with pytest.raises(ConfigError, match="learn it anew"):
+        with pytest.raises(ConfigError, match="learn it again"):
             RLearning().load(saved)
 
 

@@ -1,4 +1,4 @@
-"""The contract of guards, and the planner that stands behind them."""
+"""The contract of guards, and the planner that they wrap."""
 
 from __future__ import annotations
 

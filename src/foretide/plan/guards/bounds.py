@@ -15,9 +15,9 @@ __all__ = ["Bounds"]
 
 
 class Bounds(Guard):
-    """Keep every operator within its own bounds, and within common ones where set.
+    """Keep every operator within its own bounds, and within common ones if set.
 
-    Where the two contradict each other, the operator's own bounds hold.
+    If the two contradict each other, the operator's own bounds hold.
 
     >>> Bounds(maximum=16).maximum
     16

@@ -19,7 +19,7 @@ class CatchUp(Guard):
     r"""Give enough replicas to keep up with the input and work the backlog off within `within_s`.
 
     :math:`r_i \ge \lceil \hat v_i\,et_i + \hat\lambda^q_i\,et_i / within \rceil`, with :math:`\hat v_i` the events per
-    second expected at the operator (forecast where there is one, else of the last interval) and the backlog
+    second expected at the operator (forecast if there is one, else of the last interval) and the backlog
     :math:`\hat\lambda^q_i` of its own queue and those upstream (SPEC P5 Eq. 7).
 
     >>> CatchUp(within_s=60).within_s

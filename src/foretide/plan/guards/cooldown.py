@@ -17,7 +17,7 @@ __all__ = ["Cooldown"]
 class Cooldown(Guard):
     """Allow no further scale-out or scale-in of an operator soon after its replicas changed.
 
-    A change that lies in the future, after the clock was set back, holds nothing.
+    A change that lies in the future, after the clock was set back, has no effect.
 
     >>> Cooldown().in_s
     60.0

@@ -73,7 +73,7 @@ class _Wishes:
             self.operators = plan.layout.operators
             self.stretches = deque([_Stretch(now, now, situation.replicas)])
         if now < self.stretches[-1].last_at_s:
-            # Set back, the clock no longer tells how old these wishes are: let them count from now.
+            # The clock was set back, so the age of these wishes is unknown: let them count from now.
             self.stretches = deque([_Stretch(now, now, self.largest())])
         while self.stretches and self.stretches[0].last_at_s < now - hold_s:
             self.stretches.popleft()

@@ -1,4 +1,4 @@
-"""Replicas that someone set by hand: they hold against every plan, and decisions say so."""
+"""Replicas set by hand: they override every plan, and decisions record that."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def share_slots(wanted: Ints, minimum: Ints, slots: int) -> Ints:
         else:
             exceeds = factor
     granted = _scaled(wanted, minimum, fits)
-    # One more lifts each of them to the next factor, which no longer fits for all: nobody is due two of the rest.
+    # One more lifts each of them to the next factor, which no longer fits for all: none is due two of the rest.
     neediest = np.argsort(granted / wanted, kind="stable")[: slots - int(granted.sum())]
     granted[neediest] += 1
     return granted

@@ -16,7 +16,7 @@ __all__ = ["GuardSettings", "standard_guards"]
 
 
 class GuardSettings(BaseModel):
-    """Which guards stand behind the planner; what is not set is off. Operators' own bounds always hold.
+    """Which guards follow the planner; what is not set is off. Operators' own bounds always hold.
 
     >>> GuardSettings(slots=8).utilisation_target is None
     True

@@ -1,4 +1,4 @@
-"""Utilisation target: leave every replica some room."""
+"""Utilisation target: leave every replica some spare capacity."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ __all__ = ["UtilisationTarget"]
 
 
 class UtilisationTarget(Guard):
-    """Give so many replicas that each is expected to be busy for at most `target` of the time.
+    """Give enough replicas that each is expected to be busy for at most `target` of the time.
 
-    Builds on the demand that the planner found before rounding; where it gave none, on its replicas.
+    Builds on the demand that the planner found before rounding; if it gave none, on its replicas.
 
     >>> UtilisationTarget().target
     0.8

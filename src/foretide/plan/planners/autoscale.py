@@ -27,7 +27,7 @@ class InputEstimate:
     Parameters
     ----------
     own : array over operators
-        What the operator's own history promises (EstimR).
+        What the operator's own history predicts (EstimR).
     from_parents : array over operators
         What its parents will send, Σ EstimOutput.
     total : array over operators
@@ -127,11 +127,11 @@ class Autoscale(Planner):
         return whole, whole
 
     def _regress(self, situation: Situation, rates: Floats, last: Floats) -> Floats:
-        """Return the events that the history `rates` promises; `last` where it holds no sample."""
+        """Return the events that the history `rates` predicts; `last` if it holds no sample."""
         window = situation.window
         recent = rates[-self.window :]
         steps = max(1, round(window.duration_s / window.sample_s))
-        # Samples are rates: their mean times Δ is Eq. 3's sum of amounts, also where Δ is no multiple of a sample.
+        # Samples are rates: their mean times Δ is Eq. 3's sum of amounts, even if Δ is not a multiple of a sample.
         events = predict_rates(recent, steps, self.curves).mean(axis=0) * window.duration_s
         return np.where(np.isfinite(recent).any(axis=0), events, last)
 

@@ -18,9 +18,9 @@ __all__ = ["AutoscalePlus"]
 class AutoscalePlus(Autoscale):
     r"""Rescale an operator when its estimated input leaves the interval, by the CPU usable and reserved.
 
-    Eq. 3-13 of [DABS]_. Over `Autoscale` it takes the best of a linear, logarithmic and exponential regression, counts
-    with the CPU that neighbours on the same core leave over (Eq. 7-9), and sizes a change by reservations, which are
-    all that is certain when replicas move: :math:`ResCapacity = \Delta/Lat \times ResCPU \times \lambda` (Eq. 13).
+    Eq. 3-13 of [DABS]_. Unlike `Autoscale` it takes the best of a linear, logarithmic and exponential regression,
+    relies on the CPU that neighbours on the same core leave over (Eq. 7-9), and sizes a change by reservations, which
+    are all that is certain when replicas move: :math:`ResCapacity = \Delta/Lat \times ResCPU \times \lambda` (Eq. 13).
 
     Taken literally, Eq. 12-13 are generous: with λ = .3 and a whole core reserved a change asks for 1/.3 = 3.3 times
     the replicas that a core each would need, and a scale-in happens only where even that is fewer than there are. We

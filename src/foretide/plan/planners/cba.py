@@ -79,7 +79,7 @@ def cancel_restarts(timetable: npt.ArrayLike, costs: Costs, initial: npt.ArrayLi
     r"""Return step 3: downs and the ups that follow them cancelled where idling in between is cheaper.
 
     For a down of d instances with an up of u as the next action :math:`\Delta T` epochs later, m = min(d, u) of both
-    are cancelled when :math:`(p_d + p_u)m + p_r > p_o\,m\,\Delta T`; again and again until nothing changes. As in
+    are cancelled when :math:`(p_d + p_u)m + p_r > p_o\,m\,\Delta T`; repeated until nothing changes. As in
     the paper one re-routing is counted as saved, though two are where d = u.
 
     >>> cancel_restarts([3, 1, 3], Costs(running=8, start=5, stop=5, reroute=0))
@@ -92,7 +92,7 @@ def cancel_restarts(timetable: npt.ArrayLike, costs: Costs, initial: npt.ArrayLi
 
 
 def _cancel_once(rows: Ints, costs: Costs) -> bool:
-    """Go over all pairs of a down and the up after it, for all operators at once; say whether any was cancelled."""
+    """Go over all pairs of a down and the up after it, for all operators at once; return whether any was cancelled."""
     numbers = np.arange(len(rows))[:, None]
     # The last action so far where it was a down: its row and its size, else size 0.
     since, down = np.zeros(rows.shape[1], dtype=np.int64), np.zeros(rows.shape[1], dtype=np.int64)

@@ -28,7 +28,7 @@ _ROUNDS = 50
 def surprise_wait_s(interval_s: float, activation_s: float) -> float:
     r"""Return how long an event waits on average for a plan that takes it into account, after a surprise.
 
-    From a surprise to the first plan that knows of it, and is active, passes a time L that is even between the
+    The time L from a surprise to the first active plan that knows of it is uniform between the
     activation delay A and A + td. Events keep coming meanwhile, more of them the longer it takes, so the mean that they
     see is that of the inspection paradox: :math:`R = E[L^2]/(2E[L]) = (td^2/3 + td\,A + A^2)/(td + 2A)`.
 
@@ -40,7 +40,7 @@ def surprise_wait_s(interval_s: float, activation_s: float) -> float:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class _Prospects:
-    """All that a decision rests on."""
+    """Everything that a decision rests on."""
 
     insight: Insight
     goes_on: float
@@ -71,15 +71,15 @@ class Foretide(Planner):
 
     - It learns how long a plan takes to be active and how much of their time replicas do not measure, see `Evidence`.
       Until queues have shown what replicas can do, events may be heavier by `margin` than measured.
-    - Scenarios come from the forecast's quantiles; in one more, the last rate goes on. A plan is made for the interval
-      in which it will be active, from the queues that will be there by then.
+    - Scenarios come from the forecast's quantiles; in one more, the last rate continues. A plan is made for the
+      interval in which it will be active, from the queues that will be there by then.
     - Of plans for many levels of input and speeds of draining, the one of least cost J is taken, see `Lookahead`, then
       improved replica by replica. So operators are rounded together: none gets a replica that waits for another.
-    - Waiting is dear relative to what nobody can help, see `surprise_wait_s`: an event that waits `patience` times as
-      long costs as much as its own work, twice that four times as much. To find a queue at all counts like a wait of
-      `lateness` intervals.
+    - The price of waiting is relative to the wait that nothing can avoid, see `surprise_wait_s`: an event that waits
+      `patience` times as long costs as much as its own work, twice that four times as much. Finding a queue at all
+      counts like a wait of `lateness` intervals.
 
-    It keeps what it learns; a clock that jumps back starts it anew.
+    It keeps what it learns; a clock that jumps back resets it.
 
     >>> Foretide(patience=1.0).margin
     0.106
@@ -97,19 +97,19 @@ class Foretide(Planner):
         description="Wait that costs as much as an event's own work, in mean waits after a surprise; more saves more.",
     )
     lateness: float = Field(
-        default=0.25, ge=0, le=1000, description="Wait, in intervals, that finding a queue at all is as bad as."
+        default=0.25, ge=0, le=1000, description="Intervals of waiting that cost as much as finding a queue at all."
     )
     persistence: float = Field(
         default=0.66,
         ge=0,
         le=1,
-        description="How likely the last rate goes on for half an interval, whatever the forecast says.",
+        description="How likely the last rate is to continue for half an interval, whatever the forecast says.",
     )
     margin: float = Field(
         default=0.106, ge=0, le=1, description="Part by which events may be heavier than measured, until proven."
     )
     backlog_s: float = Field(
-        default=0.1, gt=0, description="Seconds of input that wait before an operator that has no pause."
+        default=0.1, gt=0, description="Seconds of queued input from which an operator counts as saturated."
     )
     memory_s: float = Field(default=1200.0, gt=0, description="Seconds for which such an interval is remembered.")
     activation_s: float | None = Field(
@@ -173,7 +173,7 @@ class Foretide(Planner):
         return insight
 
     def _margin(self, insight: Insight) -> float:
-        """Return the part by which events may be heavier than is known: it fades with every proof."""
+        """Return the part by which events may be heavier than is known; it shrinks as evidence comes in."""
         return self.margin / (1 + insight.witnesses) ** 2
 
     def _input_terms(self, situation: Situation, prospects: _Prospects) -> tuple[Term, ...]:
@@ -186,8 +186,8 @@ class Foretide(Planner):
             Term("A", "time until the plan is active", "given or learnt", prospects.model.activation_s, "s"),
             Term("λ", "input of the last interval", "measured", last, "/s"),
             Term("λ̂", "input expected while it is active", mixed, float(found.mean.sum()), "/s"),
-            Term("λ̂⁻", "least input that is reckoned with", "lowest scenario", float(low), "/s"),
-            Term("λ̂⁺", "most input that is reckoned with", "highest scenario", float(high), "/s"),
+            Term("λ̂⁻", "least input that is planned for", "lowest scenario", float(low), "/s"),
+            Term("λ̂⁺", "most input that is planned for", "highest scenario", float(high), "/s"),
             Term("|q|", "events queued at the operator", "measured", window.queued, "events"),
             Term("q̂", "events to drain by then, upstream ones too", by_then, prospects.queued, "events"),
             Term("et", "execution time of one event", "measured: busy time / processed", window.execution_s, "s"),
@@ -218,7 +218,7 @@ def _cheapest(situation: Situation, prospects: _Prospects) -> _Choice:
     best, least = tried[np.argmin(costs)], float(costs.min())
     nearby = _nearby(situation, prospects, best)
     for _ in range(_ROUNDS):
-        # What differs by no more than rounding is no better.
+        # A difference within rounding is not an improvement.
         if not nearby.min() < least * (1 - 1e-12):
             break
         move = int(np.argmin(nearby))

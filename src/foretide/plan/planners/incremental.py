@@ -17,7 +17,7 @@ __all__ = ["Incremental"]
 class Incremental(Planner):
     """Add one replica above a utilisation, take one away below another.
 
-    The incremental strategy that [DABS]_ compares with, which knows thresholds on CPU use alone. Where the CPU of
+    The incremental strategy that [DABS]_ compares with, which uses thresholds on CPU use alone. If the CPU of
     replicas was measured, utilisation is its mean over the operator's replicas; else it is the busy time of SPEC P3.
 
     >>> Incremental(high=0.9).low
@@ -25,7 +25,7 @@ class Incremental(Planner):
     """
 
     name: ClassVar[str] = "incremental"
-    summary: ClassVar[str] = "one replica more above a utilisation, one less below another"
+    summary: ClassVar[str] = "one replica more above a utilisation, one fewer below another"
     spec: ClassVar[tuple[str, ...]] = ("D5",)
 
     high: float = Field(default=0.8, gt=0, description="Utilisation above which a replica is added.")

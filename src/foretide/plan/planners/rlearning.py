@@ -36,19 +36,19 @@ class RLearning(Planner):
     r"""Learn for each operator which degree suits which input rate, by tabular Q-learning.
 
     The strategy that [DABS]_ compares with maps input rates to degrees at run time. The state of an operator is the
-    bucket of its input rate and its degree, the actions are one replica less, none, or one more:
+    bucket of its input rate and its degree, the actions are one replica fewer, no change, or one more:
     :math:`Q(s,a) \mathrel{+}= \alpha\,(R + \gamma\max_{a'}Q(s',a') - Q(s,a))`, where α is 1/n at the n-th experience
     until that falls below `learning_rate`. The reward is never above 0,
 
     .. math:: R = -(c_o[\text{overloaded}] + c_r\,k/k_{max} + c_c[\text{changed}])
 
     where overloaded means that more events wait than are tolerated and the queue does not shrink. An action not tried
-    yet is worth 0, so it is tried; besides, every `exploration`-th choice is random. As in the paper, pending events
-    are no part of the state. Learning follows what became of the replicas, not what was asked: where a guard held a
-    change back it learns about staying, and from a jump of several replicas it learns nothing.
+    yet is worth 0, so it is tried; in addition, every `exploration`-th choice is random. As in the paper, pending
+    events are not part of the state. Learning follows what happened to the replicas, not what was requested: if a guard
+    held a change back it learns about staying, and from a jump of several replicas it learns nothing.
 
     It keeps its knowledge, its random numbers and the last step, so an object serves one topology. With
-    ``learn=False`` it keeps nothing and takes the best action it has tried; where it has tried none it stays.
+    ``learn=False`` it keeps nothing and takes the best action it has tried; if it has tried none it stays.
 
     >>> RLearning(learn=False).knowledge is None
     True
@@ -58,13 +58,13 @@ class RLearning(Planner):
     summary: ClassVar[str] = "Q-learning from input rate to replicas, one step at a time"
     spec: ClassVar[tuple[str, ...]] = ("D5",)
 
-    learn: bool = Field(default=True, description="Whether to go on learning; otherwise the knowledge is only used.")
+    learn: bool = Field(default=True, description="Whether to keep learning; otherwise the knowledge is only used.")
     seed: int = Field(default=0, ge=0, description="Seed of the random choices.")
     exploration: float = Field(default=0.1, ge=0, le=1, description="Part of the choices that is random.")
     learning_rate: float = Field(
         default=0.3, gt=0, le=1, description="How far one experience moves a value, at least (α)."
     )
-    discount: float = Field(default=0.7, ge=0, lt=1, description="What the next interval is worth today (γ).")
+    discount: float = Field(default=0.7, ge=0, lt=1, description="Weight of the next interval's value (γ).")
     overload_cost: float = Field(default=3.0, ge=0, description="Cost of an interval in which the queue grows.")
     replica_cost: float = Field(default=1.0, ge=0, description="Cost of an interval with the whole pool active.")
     change_cost: float = Field(default=0.02, ge=0, description="Cost of a change.")
@@ -81,7 +81,7 @@ class RLearning(Planner):
     _last: _Step | None = PrivateAttr(default=None)
 
     def model_post_init(self, context: Any, /) -> None:
-        """Start the random numbers, and read the knowledge base where there is one."""
+        """Seed the random numbers, and read the knowledge base if there is one."""
         self._random = np.random.default_rng(self.seed)
         if self.knowledge_file is not None:
             self.load(self.knowledge_file)
@@ -100,7 +100,7 @@ class RLearning(Planner):
         self._knowledge.save(path)
 
     def load(self, path: str | Path) -> None:
-        """Replace what it has learned by the knowledge base at `path`; raises `ConfigError` where that is none."""
+        """Replace what it has learned by the knowledge base at `path`; raises `ConfigError` if the file is not one."""
         loaded = Knowledge.load(path)
         if loaded.buckets != self._spans:
             raise ConfigError(
@@ -162,7 +162,7 @@ class RLearning(Planner):
         return -(self.overload_cost * overloaded + self.replica_cost * pool + self.change_cost * changed)
 
     def _learn(self, knowledge: Knowledge, now: _Step, reward: Floats) -> None:
-        """Move the value of each operator's last action towards what came of it."""
+        """Move the value of each operator's last action towards its outcome."""
         last = self._last
         if last is None or not last.at_s < now.at_s:
             return
@@ -174,7 +174,7 @@ class RLearning(Planner):
         ).max(axis=1)
         target = reward[own] + self.discount * following[own]
         knowledge.visits[at] += 1
-        # The first experiences count in full, so that a state seen a few times only is not left at its start of 0.
+        # The first experiences count in full, so that a rarely seen state does not stay at its initial 0.
         rate = np.maximum(self.learning_rate, 1.0 / knowledge.visits[at])
         knowledge.value[at] += rate * (target - knowledge.value[at])
 
@@ -193,7 +193,7 @@ class RLearning(Planner):
 
 
 def _best(values: Floats, possible: npt.NDArray[np.bool_]) -> Ints:
-    """Return the possible action of highest value; of equal ones staying, which costs nothing."""
+    """Return the possible action of highest value; among equals, staying, which costs nothing."""
     ranked = np.where(possible, values, -np.inf)
     top = ranked.max(axis=1)
     return np.where(ranked[:, _STAY] == top, _STAY, ranked.argmax(axis=1)).astype(np.int64)

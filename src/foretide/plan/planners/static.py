@@ -18,11 +18,11 @@ class Static(Planner):
     """Keep a fixed number of replicas.
 
     >>> Static(replicas=4).summary
-    'a fixed number of replicas, whatever comes'
+    'a fixed number of replicas, whatever the load'
     """
 
     name: ClassVar[str] = "static"
-    summary: ClassVar[str] = "a fixed number of replicas, whatever comes"
+    summary: ClassVar[str] = "a fixed number of replicas, whatever the load"
     spec: ClassVar[tuple[str, ...]] = ("P10", "D5")
 
     replicas: int | None = Field(

@@ -29,7 +29,7 @@ class Threshold(Planner):
     """Give an operator one replica for every so many events that wait before it.
 
     The lag rule of a scaler of [KEDA]_ on a message log. More replicas come at once; fewer come only when the operator
-    could have done with fewer for a whole cool-down, so that a queue that empties for a moment costs nothing. The
+    could have done with fewer for a whole cool-down, so that a queue that is empty for a moment has no effect. The
     cool-down starts when an operator is first seen.
 
     It keeps the instants at which operators last needed all they had. A clock that jumps back restarts the cool-down.
@@ -42,7 +42,7 @@ class Threshold(Planner):
     summary: ClassVar[str] = "one replica per so many waiting events, fewer after a cool-down (as with KEDA)"
     spec: ClassVar[tuple[str, ...]] = ("KEDA",)
 
-    lag_per_replica: float = Field(default=100.0, gt=0, description="Waiting events that one replica is to work off.")
+    lag_per_replica: float = Field(default=100.0, gt=0, description="Waiting events that one replica is to handle.")
     cooldown_s: float = Field(
         default=300.0,
         ge=0,
@@ -68,7 +68,7 @@ class Threshold(Planner):
         return self.decide(situation, decided, terms, demand=busy_now(situation))
 
     def _last_needed(self, situation: Situation, needs_all: npt.NDArray[np.bool_]) -> Floats:
-        """Note who needs all its replicas now, and return when each operator last did."""
+        """Note which operators need all their replicas now, and return when each last did."""
         operators, now_s = situation.window.layout.operators, situation.now_s
         before = self._needed
         known = before is not None and before.operators == operators
