@@ -72,7 +72,7 @@ class Arrivals:
         return self.rates[source]
 
     def to_csv(self, source: str | None = None) -> str:
-        """Return the trace as a CSV file: `source`, or the sum, as ``events_per_second``, and each source beside it.
+        """Return the trace as a CSV file: `source`, or the sum, as ``events_per_second``, and one column per source.
 
         `foretide.traces.load_trace` reads it.
         """
@@ -102,7 +102,7 @@ def arrivals_of(name: str, measurements: Iterable[Measurement], bin_s: float | N
     Raises
     ------
     StoreError
-        When less than two bins were measured.
+        When fewer than two bins were measured.
     """
     if bin_s is not None and not 1e-3 <= bin_s < np.inf:
         raise ConfigError("bin_s", expected="a width of at least a millisecond", got=bin_s)
@@ -134,7 +134,7 @@ def _stretches(measurements: Sequence[Measurement]) -> tuple[Floats, Floats, Flo
         end_s = measurement.ended_at_s + shift_s
         begin_s = end_s - measurement.duration_s
         if begin_s < last_s - max(_ROUNDING_S, measurement.duration_s):
-            # The clock jumped back: go on from where the last one ended.
+            # The clock jumped back: continue from where the last one ended.
             shift_s += last_s - begin_s
             begin_s, end_s = last_s, last_s + measurement.duration_s
         begin_s = max(begin_s, last_s)
@@ -147,7 +147,7 @@ def _stretches(measurements: Sequence[Measurement]) -> tuple[Floats, Floats, Flo
 
 
 def _between(edges: Floats, begins: Floats, ends: Floats, rates: Floats) -> Floats:
-    """Return how much came between neighbouring edges, as rates flow from each begin to each end and rest between."""
+    """Return how much came between neighbouring edges, as rates apply from each begin to each end and are 0 between."""
     amounts = rates * (ends - begins)[:, None]
     instants = np.stack([begins, ends], axis=1).ravel()
     total = np.cumsum(amounts, axis=0)

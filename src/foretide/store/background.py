@@ -1,4 +1,4 @@
-"""The thread that writes to the store, so that nobody else waits for the disk."""
+"""The thread that writes to the store, so that no other thread waits for the disk."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class BackgroundWriter(Background):
     backlog : Backlog
         Where items wait.
     writer : Writer
-        Who writes them.
+        The writer.
     flush_s : float
         Seconds between two writes.
     threaded : bool
@@ -50,7 +50,7 @@ class BackgroundWriter(Background):
         self._poke()
 
     def flush(self, timeout_s: float) -> bool:
-        """Write what came so far; tell whether nothing is left after at most `timeout_s`."""
+        """Write what came so far; return whether nothing is left after at most `timeout_s`."""
         deadline = time.monotonic() + timeout_s
         while not self._backlog.is_empty or self._writing.locked():
             if self._thread is None or self._stop.is_set():
@@ -66,7 +66,7 @@ class BackgroundWriter(Background):
         return self._backlog.is_empty
 
     def close(self, timeout_s: float) -> bool:
-        """Write what is left, for at most `timeout_s`, and let go of the database; tell whether all was written."""
+        """Write what is left, for at most `timeout_s`, and close the connection; return whether all was written."""
         clean = self.flush(timeout_s)
         self._stop.set()
         self._wake.set()

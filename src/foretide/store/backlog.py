@@ -1,4 +1,4 @@
-"""What waits to be stored: bounded, the oldest giving way, every loss counted."""
+"""What waits to be stored: bounded, the oldest dropped first, every loss counted."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Item:
     run_id, kind : str
         Whose it is, and what it is called in messages.
     encode : callable
-        Returns the rows, or the only one.
+        Returns the rows, or a single one.
     size : int
         About how many bytes it holds meanwhile.
     """
@@ -75,7 +75,7 @@ class Backlog:
             return not self._queue and not self._unsaved
 
     def put(self, item: Item) -> None:
-        """Take an item; the oldest ones are dropped where there are too many."""
+        """Take an item; the oldest ones are dropped if there are too many."""
         with self._lock:
             self._queue.append(item)
             self._bytes += item.size
@@ -106,7 +106,7 @@ class Backlog:
             self._unsaved.update(info.id for info in runs if info.id in self._runs)
 
     def drop(self, item: Item, *, told: bool = False) -> None:
-        """Count an item that was taken and cannot be stored; the run's own row tells of it, if nothing else has."""
+        """Count an item that was taken and cannot be stored; the run's own row records it, if nothing else has."""
         with self._lock:
             self._drop(item)
             if told:

@@ -24,11 +24,11 @@ _WINDOW_VALUES = ("ended_at_s", "duration_s", "sample_s", "samples")
 
 
 class FailureLike(Protocol):
-    """What kept a cycle from coming further."""
+    """What stopped a cycle."""
 
     @property
     def stage(self) -> str:
-        """In which stage."""
+        """At which step."""
 
     @property
     def error(self) -> BaseException:
@@ -36,7 +36,7 @@ class FailureLike(Protocol):
 
     @property
     def ready(self) -> bool:
-        """Whether something is wrong; False when it was only too early."""
+        """Whether something is wrong; False if it was only too early."""
 
 
 class DecisionLike(Protocol):
@@ -64,16 +64,16 @@ class DecisionLike(Protocol):
 
     @property
     def action(self) -> Action | None:
-        """What became of that."""
+        """The outcome of the plan."""
 
     @property
     def failure(self) -> FailureLike | None:
-        """What kept it from coming further."""
+        """What stopped it."""
 
 
 @dataclass(frozen=True)
 class StoredFailure:
-    """What kept a cycle from coming further: the stage, the kind of error and its text."""
+    """What stopped a cycle: the step, the kind of error and its text."""
 
     stage: str
     kind: str
@@ -93,16 +93,16 @@ class StoredDecision:
     seq : int
         Its place in the store.
     cycle, at_s, status
-        Its number and instant, and what became of it: ``applied``, ``unchanged``, ``advised``, ``refused``,
+        Its number and instant, and its outcome: ``applied``, ``unchanged``, ``advised``, ``refused``,
         ``skipped`` (too early to decide) or ``failed``.
     window : Window, optional
-        What it saw; without the histories, which measurements tell.
+        What it saw; without the histories, which the measurements hold.
     forecasts : mapping of str to Forecast
         What it expected, by source.
     plan, action : optional
-        What it planned, with every term, and what became of that.
+        What it planned, with every term, and the outcome.
     failure : StoredFailure, optional
-        What kept it from coming further.
+        What stopped it.
     """
 
     seq: int
@@ -213,14 +213,14 @@ def _plan_of(document: Mapping[str, Any], arrays: ArrayShelf, layout: Layout) ->
 
 def _action(action: Action, arrays: ArrayPack) -> dict[str, Any]:
     columns = {name: arrays.add(getattr(action, name)) for name in ("planned", "requested", "observed")}
-    told = {"plan_id": action.plan_id, "at_s": action.at_s, "status": action.status, "detail": action.detail}
-    return {**told, "columns": columns}
+    fields = {"plan_id": action.plan_id, "at_s": action.at_s, "status": action.status, "detail": action.detail}
+    return {**fields, "columns": columns}
 
 
 def _action_of(document: Mapping[str, Any], arrays: ArrayShelf) -> Action:
-    told = {name: value for name, value in document.items() if name != "columns"}
+    fields = {name: value for name, value in document.items() if name != "columns"}
     columns: dict[str, Any] = {name: arrays.get(place) for name, place in document["columns"].items()}
-    return Action(**told, **columns)
+    return Action(**fields, **columns)
 
 
 def _failure(failure: FailureLike) -> dict[str, Any]:

@@ -8,21 +8,21 @@ from foretide.errors import ForetideError
 
 __all__ = ["DatabaseError", "Fault", "StoreError", "StoreVersionError", "UnknownRunError"]
 
-#: What a database may answer instead of doing what it was asked: someone else holds it; it has no room; it is damaged;
-#: it cannot be reached or written; it does not take this row.
+#: Why a database may fail: another process holds it; it is full; it is damaged; it cannot be reached or written; it
+#: rejects a row.
 Fault: TypeAlias = Literal["locked", "full", "corrupt", "unavailable", "rejected"]
 
 _REMEDIES: dict[Fault, str] = {
     "locked": "wait until the other process is done with it",
     "full": "free disk space, or raise max_mb or shorten the retention",
-    "corrupt": "move it away, or give another path; a run that records does so by itself",
+    "corrupt": "move it away, or give another path; a run that is being recorded does so by itself",
     "unavailable": "check that the path exists and may be written",
     "rejected": "correct what was to be stored",
 }
 
 
 class StoreError(ForetideError, RuntimeError):
-    """The store of runs could not do what it was asked."""
+    """The store of runs could not do what was requested."""
 
 
 class DatabaseError(StoreError):
@@ -37,7 +37,7 @@ class DatabaseError(StoreError):
     reason : str
         What the database said.
     remedy : str, optional
-        What to do about it, where more is known than the kind of failure tells.
+        What to do about it, if more specific than the kind of failure.
 
     >>> print(DatabaseError("runs.db", "locked", "database is locked"))
     store runs.db: expected to read or write it, got 'database is locked'; wait until the other process is done with it
@@ -49,7 +49,7 @@ class DatabaseError(StoreError):
 
 
 class StoreVersionError(StoreError):
-    """The database was written by a newer version, or is none of ours.
+    """The database was written by a newer version, or by another program.
 
     Parameters
     ----------
@@ -67,16 +67,16 @@ class StoreVersionError(StoreError):
 
 
 class UnknownRunError(StoreError, LookupError):
-    """No run, or more than one, is called so.
+    """No run, or more than one, has that name.
 
     Parameters
     ----------
     where : str
         The database.
     name : str
-        What was asked for.
+        The name that was given.
     found : tuple of str
-        The ids that it may mean; none where nothing fits.
+        The ids that it may mean; empty if nothing matches.
     """
 
     def __init__(self, where: str, name: str, found: tuple[str, ...] = ()) -> None:

@@ -23,7 +23,7 @@ __all__ = ["RESOLUTION_S", "joined", "merge_features", "merge_latencies", "merge
 
 #: Seconds that a row stands for once it is no longer kept as it came.
 RESOLUTION_S = 60.0
-# Stretches that miss each other by less follow one another.
+# Stretches less than this far apart count as consecutive.
 _GAP_S = 1e-3
 _SUMS = ("arrived", "passed", "processed", "busy_s", "failed")
 
@@ -50,7 +50,7 @@ def joined(measurements: Sequence[Measurement]) -> Measurement:
     """Return stretches that follow one another as one long one.
 
     Amounts and busy times add up; queues, replicas and CPU are those of the end; latency is the mean by events that
-    the last operators finished, or by time where there were none.
+    the last operators finished, or by time if there were none.
     """
     last = measurements[-1]
     sums = {name: np.sum([getattr(one, name) for one in measurements], axis=0) for name in _SUMS}

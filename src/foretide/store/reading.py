@@ -26,16 +26,16 @@ _EVER = -float("inf")
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Resumed:
-    """What a restarted controller needs to know to go on where the last one stopped.
+    """What a restarted controller needs to know to continue where the last one stopped.
 
     Parameters
     ----------
     info : RunInfo
         The run.
     plan : Plan, optional
-        The plan in force; None where none was ever taken.
+        The plan in force; None if none was ever applied.
     replicas : mapping of str to int
-        The replicas last asked for, by operator; empty where none were.
+        The replicas last requested, by operator; empty if none were.
     changed_at_s : mapping of str to float
         When the replicas of an operator last changed, where they did.
     measurements : tuple of Measurement
@@ -59,7 +59,7 @@ class News:
     Parameters
     ----------
     seq : int
-        Up to which row; where the next look begins.
+        Up to which row; where the next call begins.
     measurements, decisions, events, latencies, features : tuples
         The new records, oldest first.
     """
@@ -104,7 +104,7 @@ class RecordedRun:
         return self._with_forecasts(self._rows("decisions", since_s, last))
 
     def decision(self, seq: int) -> StoredDecision | None:
-        """Return the decision at a place in the store, with its reasons; None where there is none."""
+        """Return the decision at a place in the store, with its reasons; None if there is none."""
         rows = self._rows("decisions", _EVER, where={"seq": seq})
         forecasts = [forecast_of(row) for row in self._rows("forecasts", _EVER, where={"seq": seq})]
         by_series = {forecast.series: forecast for forecast in forecasts}
@@ -143,20 +143,20 @@ class RecordedRun:
     def news(self, after: int, most: int = 1_000, until: int | None = None) -> News:
         """Return what was stored after row `after`, up to row `until`, at most `most` records of each kind.
 
-        Rows are numbered as they come, so that nothing is missed or told twice, whatever its clock says.
+        Rows are numbered as they come, so that nothing is missed or returned twice, whatever its clock says.
         """
-        # What comes while the tables are read, one after another, is left for the next look.
+        # What comes while the tables are read, one after another, is left for the next call.
         last = self.cursor() if until is None else until
         if last <= after:
             return News(seq=after)
         tables = [table for table in sql.TABLES if table != "forecasts"]
         with self._open() as connection:
             rows = {table: connection.rows(sql.ROWS_AFTER[table], (self.id, after, most)) for table in tables}
-        # Where one kind has more, the others wait for it: the next look begins behind all that was told.
-        told = min([last, *(found[-1][1] for found in rows.values() if len(found) == most)])
-        rows = {table: [row for row in found if row[1] <= told] for table, found in rows.items()}
+        # If one kind has more, the others wait for it: the next call begins after the last row returned.
+        reached = min([last, *(found[-1][1] for found in rows.values() if len(found) == most)])
+        rows = {table: [row for row in found if row[1] <= reached] for table, found in rows.items()}
         return News(
-            seq=told,
+            seq=reached,
             measurements=tuple(measurement_of_row(row, self.info.layout) for row in rows["measurements"]),
             decisions=tuple(self._with_forecasts(rows["decisions"])),
             events=tuple(event_of(row) for row in rows["events"]),
@@ -165,7 +165,7 @@ class RecordedRun:
         )
 
     def latest_plan(self) -> Plan | None:
-        """Return the plan in force: the last one that the running system took; None before the first."""
+        """Return the plan in force: the last one that the running system applied; None before the first."""
         acted = self._latest_acted()
         return None if acted is None else acted.plan
 

@@ -1,4 +1,4 @@
-"""What a run talks to: every record of its control loop goes to the store, and nothing comes back to disturb it."""
+"""What a run talks to: every record of its control loop goes to the store, and no fault comes back to disturb it."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class RunRecorder:
     info : RunInfo
         The run.
     writer : BackgroundWriter
-        Who writes.
+        The writer.
     clock : Clock
-        Tells Unix time.
+        Gives Unix time.
     finish_s : float
         The most seconds that `finish` waits for the disk.
     """
@@ -86,7 +86,7 @@ class RunRecorder:
     def latencies(self, ended_at_s: float, duration_s: float, histogram: LatencyHistogram) -> None:
         """Record the latencies of events that left the topology in a stretch of time."""
         own = LatencyHistogram()
-        # The caller may go on counting into its own.
+        # The caller may keep counting into its own.
         own.merge(histogram)
         self._put("latencies", 4096, latency_row, LatencySample(ended_at_s, duration_s, own))
 
@@ -101,14 +101,14 @@ class RunRecorder:
         status: RunStatus = "finished",
         ended_at_s: float | None = None,
     ) -> bool:
-        """Record how the run went, and wait a little for everything to be stored; tell whether it is."""
+        """Record how the run went, and wait a little for everything to be stored; return whether it is."""
         ended_at_s = self._last_s if ended_at_s is None else ended_at_s
         self._info = replace(self._info, status=status, ended_at_s=ended_at_s, outcome=dict(outcome or {}))
         self._writer.put_run(self._info)
         return self._writer.flush(self._finish_s)
 
     def flush(self, timeout_s: float | None = None) -> bool:
-        """Wait until everything is stored, for at most `timeout_s`; tell whether it is."""
+        """Wait until everything is stored, for at most `timeout_s`; return whether it is."""
         return self._writer.flush(self._finish_s if timeout_s is None else timeout_s)
 
     def __enter__(self) -> Self:

@@ -16,12 +16,12 @@ from foretide.store.settings import StoreSettings
 
 __all__ = ["Tidied", "delete_run", "make_room", "tidy"]
 
-# Rows that one transaction touches, so that others who write get their turn.
+# Rows that one transaction touches, so that other writers get their turn.
 _CHUNK = 2_000
 _HOUR_S, _DAY_S = 3_600.0, 86_400.0
-# A run that was heard of so lately is being written.
+# A run that reported this recently is still being written.
 _ACTIVE_S = 60.0
-# Parts of the bound: from where on room is made, and how much is left then.
+# Parts of the bound: above the first, room is made until the second is reached.
 _HIGH, _LOW = 0.9, 0.75
 
 Merge = Callable[[str, Layout, Sequence[Row]], list[TableRow]]
@@ -73,7 +73,7 @@ def tidy(connection: Connection, settings: StoreSettings, now_s: float) -> Tidie
 
 
 def make_room(connection: Connection, settings: StoreSettings, now_s: float) -> int:
-    """Drop the oldest runs until the store is well below its bound, then the oldest parts of those that go on.
+    """Drop the oldest runs until the store is well below its bound, then the oldest parts of those still running.
 
     Returns
     -------
@@ -106,7 +106,7 @@ def delete_run(connection: Connection, run_id: str) -> int:
 
 
 def _shorten(connection: Connection, run_id: str) -> bool:
-    """Drop the first quarter of all that a run recorded, and tell whether there was anything."""
+    """Drop the first quarter of all that a run recorded, and return whether there was anything."""
     dropped = 0
     for table in sql.TABLES:
         count = connection.rows(sql.COUNT[table], (run_id,))[0][0]

@@ -40,7 +40,7 @@ TableRow: TypeAlias = tuple[str, tuple[Any, ...]]
 
 _RUN_DOCUMENTS = ("topology", "layout", "settings", "outcome", "dropped")
 _COLUMNS = ("arrived", "passed", "processed", "queued", "busy_s", "replicas")
-# Behind the others, where any event failed; rows of versions that did not count failures lack it.
+# Last, present only if an event failed; rows from versions that did not count failures lack it.
 _FAILED = "failed"
 
 

@@ -1,4 +1,4 @@
-"""The store of runs: what happened, why, and how it went, for reports, for replay, and to go on after a restart."""
+"""The store of runs: what happened, why, and how it went, for reports, for replay, and to continue after a restart."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ from foretide.store.writer import Writer
 __all__ = ["LATEST", "RunStore"]
 
 _LOG = logging.getLogger(__name__)
-#: Stands for the newest run wherever a run is asked for.
+#: Stands for the newest run wherever a run is named.
 LATEST = "latest"
 
 
 class RunStore:
-    """Runs in a database: written beside the run on a thread of its own, readable by others meanwhile.
+    """Runs in a database: written on a background thread, readable by others meanwhile.
 
-    Making one touches nothing. Faults of the database reach those who read as errors, and those who record as events
+    Creating one touches nothing. Faults of the database reach those who read as errors, and those who record as events
     only: see `Writer`.
 
     Parameters
@@ -52,12 +52,12 @@ class RunStore:
     settings : StoreSettings
         How to write, what to keep.
     events : EventSink
-        Hears of faults of the store; the log does, unless someone else is named. Runs that are being recorded have
-        them among their own events too.
+        Receives the store's faults; the log by default. Runs that are being recorded also have
+        them among their own events.
     clock : Clock
-        Tells Unix time.
+        Gives Unix time.
     threaded : bool
-        Whether a thread writes; else recording waits for the disk now and then, for simulations.
+        Whether a thread writes; otherwise recording waits for the disk now and then, for simulations.
 
     Examples
     --------
@@ -103,7 +103,7 @@ class RunStore:
 
     @property
     def trouble(self) -> str | None:
-        """What keeps it from writing at present: a kind of fault; None when nothing does."""
+        """The kind of fault that keeps it from writing at present; None if nothing does."""
         return self._plain_writer.trouble
 
     def begin_run(self, spec: RunSpec) -> RunRecorder:
@@ -140,7 +140,7 @@ class RunStore:
         return recorder
 
     def runs(self) -> list[RunInfo]:
-        """Return all runs, oldest first; none where nothing was ever stored."""
+        """Return all runs, oldest first; empty if nothing was ever stored."""
         if not self._database.exists():
             return []
         with self._reading() as connection:
@@ -152,12 +152,12 @@ class RunStore:
         Raises
         ------
         UnknownRunError
-            When none is called so, or it could be several.
+            When none has that name, or several match.
         """
         return RecordedRun(self._find(run), self._reading)
 
     def resume(self, run: str, history_s: float = 3_600.0) -> Resumed | None:
-        """Return what a restarted controller needs to go on with a run: plan, replicas, recent measurements.
+        """Return what a restarted controller needs to continue a run: plan, replicas, recent measurements.
 
         Parameters
         ----------
@@ -169,7 +169,7 @@ class RunStore:
         Returns
         -------
         Resumed or None
-            None where there is no such run.
+            None if there is no such run.
         """
         try:
             found = self.run(run)
@@ -191,7 +191,7 @@ class RunStore:
             return tidy(connection, self.settings, self._clock.now_s())
 
     def delete(self, run: str) -> RunInfo:
-        """Drop a run with all that belongs to it, and return what it was."""
+        """Drop a run with everything that belongs to it, and return what was known about it."""
         info = self._find(run)
         with self._reading() as connection:
             delete_run(connection, info.id)
@@ -199,11 +199,11 @@ class RunStore:
         return info
 
     def flush(self, timeout_s: float | None = None) -> bool:
-        """Write what was recorded so far, for at most `timeout_s`; tell whether all of it is stored."""
+        """Write what was recorded so far, for at most `timeout_s`; return whether all of it is stored."""
         return self._writer.flush(self.settings.finish_s if timeout_s is None else timeout_s)
 
     def close(self, timeout_s: float | None = None) -> bool:
-        """Write what is left, for at most `timeout_s`, and let go of the database; tell whether all is stored."""
+        """Write what is left, for at most `timeout_s`, and close the connection; return whether all is stored."""
         self._close_reader()
         return self._writer.close(self.settings.finish_s if timeout_s is None else timeout_s)
 
@@ -234,7 +234,7 @@ class RunStore:
 
     @contextmanager
     def _reading(self) -> Iterator[Connection]:
-        """Give the connection that reads, to one thread at a time; it is kept, since opening one takes longer."""
+        """Give the connection that reads, to one thread at a time; it is kept open, since opening one is slow."""
         with self._reading_lock:
             if self._reader is not None and not _is_usable(self._reader):
                 self._close_reader()
@@ -271,7 +271,7 @@ def _database(where: str | Path | Database, settings: StoreSettings) -> Database
 
 
 def _is_usable(connection: Connection) -> bool:
-    """Tell whether a connection that was kept still leads to the database; a server may have restarted since."""
+    """Return whether a kept connection still works; a server may have restarted since."""
     try:
         return connection.is_current()
     except DatabaseError:

@@ -15,7 +15,7 @@ from foretide.files import replace_json
 
 try:
     import fcntl
-except ImportError:  # where there is none, one process writes
+except ImportError:  # not on this platform: a single process writes
     fcntl = None  # type: ignore[assignment]
 
 __all__ = ["Override", "RuntimeConfig", "RuntimeStore"]
@@ -32,7 +32,7 @@ class Override:
     until_s : float
         When it ends, in seconds since the Unix epoch.
     reason : str
-        Why, for whoever reads the decisions.
+        Why, for readers of the decisions.
     """
 
     replicas: int
@@ -42,7 +42,7 @@ class Override:
 
 @dataclass(frozen=True)
 class RuntimeConfig:
-    """All that may change while a topology runs.
+    """Everything that may change while a topology runs.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ class RuntimeConfig:
         return {name: override.replicas for name, override in self.overrides.items() if override.until_s > now_s}
 
     def active(self, now_s: float) -> dict[str, int]:
-        """Return the replicas at an instant: those that were asked for last, but for those set by hand."""
+        """Return the replicas at an instant: those last requested, except where set by hand."""
         return {**self.replicas, **self.overridden(now_s)}
 
 
@@ -128,7 +128,7 @@ class RuntimeStore:
         return self.read().overridden(now_s)
 
     def override(self, operator: str, override: Override | None, now_s: float) -> RuntimeConfig:
-        """Set the replicas of an operator by hand, or with None no longer; those of others that ended are dropped."""
+        """Set the replicas of an operator by hand, or with None end that; others that have ended are dropped."""
         with self._alone():
             config = self.read()
             kept = {name: one for name, one in config.overrides.items() if name != operator and one.until_s > now_s}
@@ -151,7 +151,7 @@ class RuntimeStore:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """Keep others from writing meanwhile, as far as the file system knows of locks on a folder."""
+        """Keep others from writing meanwhile, as far as the file system supports locks on a folder."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         if fcntl is None:
             yield

@@ -1,4 +1,4 @@
-"""What a run hands to the store beside the records of its control loop, and what the store knows about a run."""
+"""What a run stores besides the records of its control loop, and what the store knows about a run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["FeatureSample", "LatencySample", "Level", "RunInfo", "RunSpec", "Run
 Level: TypeAlias = Literal["worker", "machine"]
 RunStatus: TypeAlias = Literal["running", "finished", "failed", "interrupted"]
 
-# A run that has not been heard of for so long does not run any more, whatever its status says.
+# A run that has not reported for this long is no longer running, whatever its status says.
 _SILENT_S = 60.0
 
 
@@ -33,7 +33,7 @@ class RunSpec:
     topology : Topology
         What runs.
     name : str
-        What to call it; the topology's name where it is empty. Several runs may have one name.
+        What to call it; the topology's name if empty. Several runs may have one name.
     policy, forecaster, trace : str
         The planner, the forecaster and the input, by name.
     td_s : float, optional
@@ -41,7 +41,7 @@ class RunSpec:
     settings : mapping
         Whatever else a reader may want to know, as plain values or settings.
     started_at_s : float, optional
-        When it began, on the clock of the loop; now, where it is missing.
+        When it began, on the clock of the loop; now if missing.
     """
 
     topology: Topology
@@ -54,7 +54,7 @@ class RunSpec:
     started_at_s: float | None = None
 
     def topology_document(self) -> dict[str, Any]:
-        """Return the topology as plain data; without options that are no plain data."""
+        """Return the topology as plain data; without options that are not plain data."""
         try:
             return dump_topology(self.topology)
         except TopologyError:
@@ -140,15 +140,15 @@ class RunInfo:
     id, name : str
         Its own id, and what it is called.
     status : {"running", "finished", "failed", "interrupted"}
-        How it stands, as it said itself.
+        Its status, as it last reported.
     created_at_s, seen_at_s : float
-        When it was begun and last heard of, in seconds since the Unix epoch.
+        When it was begun and last reported, in seconds since the Unix epoch.
     started_at_s, ended_at_s : float
         The same on the clock of its loop, which may be a simulated one; no end while it runs.
     clock_offset_s : float
         Unix time less the loop's time, when it began.
     policy, forecaster, trace, td_s, settings
-        As it was told.
+        As given when it began.
     topology_document : mapping
         Its topology as plain data.
     layout : Layout
@@ -178,11 +178,11 @@ class RunInfo:
     dropped: Mapping[str, int] = field(default_factory=dict)
 
     def is_alive(self, now_s: float) -> bool:
-        """Tell whether it runs and was heard of in the last minute before `now_s` (Unix time)."""
+        """Return whether it runs and has reported in the last minute before `now_s` (Unix time)."""
         return self.status == "running" and now_s - self.seen_at_s <= _SILENT_S
 
     def topology(self) -> Topology:
-        """Return the topology that ran, without functions that were no importable ones.
+        """Return the topology that ran, without functions that cannot be imported.
 
         Raises
         ------

@@ -19,11 +19,11 @@ STORE_VARIABLE = "FORETIDE_STORE"
 class StoreSettings(Settings):
     """How the store of runs writes, how long it keeps what, and how large it may grow."""
 
-    flush_s: float = Field(default=0.5, gt=0, le=60, description="Seconds between two writes of all that came.")
+    flush_s: float = Field(default=0.5, gt=0, le=60, description="Seconds between two writes of what has accumulated.")
     queue: int = Field(
-        default=20_000, ge=1, description="Records that may wait to be written; the oldest give way to more."
+        default=20_000, ge=1, description="Records that may wait to be written; beyond that, the oldest are dropped."
     )
-    queue_mb: float = Field(default=64.0, gt=0, description="Megabytes that records which wait may take, likewise.")
+    queue_mb: float = Field(default=64.0, gt=0, description="Megabytes that waiting records may take, likewise.")
     lock_wait_s: float = Field(
         default=1.0, ge=0, le=60, description="Seconds that the writer waits for another process before it tries later."
     )
@@ -39,9 +39,9 @@ class StoreSettings(Settings):
         default=365.0, gt=0, description="Days after which a run itself, with its outcome, is dropped."
     )
     max_mb: float = Field(
-        default=1024.0, ge=1, description="Megabytes that the store may take; the oldest runs give way to new ones."
+        default=1024.0, ge=1, description="Megabytes that the store may take; beyond that, the oldest runs are dropped."
     )
-    tidy_every_s: float = Field(default=600.0, gt=0, description="Seconds between two looks for what is too old.")
+    tidy_every_s: float = Field(default=600.0, gt=0, description="Seconds between two checks for expired records.")
 
     @model_validator(mode="after")
     def _ages_fit(self) -> StoreSettings:
@@ -56,7 +56,7 @@ class StoreSettings(Settings):
 
 
 def default_store() -> str | Path:
-    """Return where runs are stored unless someone says otherwise: a file, or the address of a PostgreSQL database.
+    """Return where runs are stored by default: a file, or the address of a PostgreSQL database.
 
     ``FORETIDE_STORE`` names it. Without it, it is `default_store_path`.
     """
@@ -65,9 +65,9 @@ def default_store() -> str | Path:
 
 
 def default_store_path() -> Path:
-    """Return the file that runs are stored in, and beside which other things are kept, unless someone says otherwise.
+    """Return the file that runs are stored in by default; other files are kept next to it.
 
-    ``FORETIDE_STORE`` names the file. Without it, or where it names a server, it is in the user's folder for data
+    ``FORETIDE_STORE`` names the file. Without it, or if it names a server, it is in the user's folder for data
     (``XDG_DATA_HOME``, else ``~/.local/share``).
 
     >>> default_store_path().suffix

@@ -10,7 +10,7 @@ from foretide.files import claim_file
 
 __all__ = ["FAULT_FILE", "Workspace"]
 
-#: The name of the file in which a stage's reader leaves an error, beside its limits.
+#: The name of the file in which a stage's reader leaves an error, next to its limits.
 FAULT_FILE = "fault.json"
 
 
@@ -59,7 +59,8 @@ class Workspace:
         file = self.root / "run-id"
         if not file.exists():
             file.parent.mkdir(parents=True, exist_ok=True)
-            # A letter first: readers of partitioned files would take digits for a number. Of two who make it, one wins.
+            # A letter first: readers of partitioned files would take digits for a number. If two processes make it, one
+            # wins.
             claim_file(file, f"r{uuid.uuid4().hex[:12]}")
         return file.read_text(encoding="utf-8")
 

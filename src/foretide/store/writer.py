@@ -1,4 +1,4 @@
-"""Writing what waits, in batches; whatever is wrong with the database is mended, waited for, and reported."""
+"""Writing what waits, in batches; faults of the database are repaired, waited out, and reported."""
 
 from __future__ import annotations
 
@@ -27,32 +27,32 @@ _LOG = logging.getLogger(__name__)
 BATCH = 2_000
 _FIRST_RETRY_S = 0.5
 _SEEN_EVERY_S = 5.0
-#: Hears what happens to the store: kind, message, severity and data; must not raise.
+#: Receives what happens to the store: kind, message, severity and data; must not raise.
 Report: TypeAlias = Callable[[str, str, Severity, Mapping[str, Any]], None]
-# Faults mended in one go: the database is damaged, then full, then it is well or it is not.
+# Faults repaired in one go: the database is damaged, then full, then it works or it does not.
 _ATTEMPTS = 3
 
 
 class Writer:
     """Writes a backlog to a database, one transaction for each batch.
 
-    While the database cannot be written, items wait in the backlog. A damaged database is put aside and a new one
+    While the database cannot be written, items wait in the backlog. A damaged database is moved away and a new one
     begun; one that has reached its bound loses its oldest runs. A fault is reported once, and so is the recovery.
 
     Parameters
     ----------
     database : Database
-        Where to.
+        The database.
     backlog : Backlog
         What is to be written.
     settings : StoreSettings
         When to try again, when to tidy up.
     report : Report
-        Hears what happens.
+        Receives what happens.
     clock : Clock
-        Tells how old things are.
+        Gives the time, to judge the age of records.
     monotonic : callable
-        Tells how much time has passed, in seconds.
+        A monotonic clock, in seconds.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Writer:
         self._database, self._backlog, self._settings = database, backlog, settings
         self._report, self._clock, self._monotonic = report, clock, monotonic
         self._connection: Connection | None = None
-        #: What keeps it from writing at present; None when nothing does.
+        #: The kind of fault that keeps it from writing at present; None if nothing does.
         self.trouble: str | None = None
         self._pause_s = _FIRST_RETRY_S
         self._retry_at = self._seen_at = -float("inf")
@@ -82,13 +82,13 @@ class Writer:
             return
         try:
             self._attempt()
-        except Exception as error:  # a fault of ours must not end the writing, still less the run
+        except Exception as error:  # a defect here must not end the writing, let alone the run
             _LOG.exception("the store of runs failed")
             self._fail("failed", error)
         self._tell_of_lost()
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Close the connection to the database."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -104,7 +104,7 @@ class Writer:
                     self._recovered()
                 self._tidy()
                 written += 1
-                # Reports of what happened are written at once; who keeps on putting must wait for the next step.
+                # Reports of what happened are written at once; further ones wait for the next step.
                 if self._backlog.is_empty or (written > 1 and len(self._backlog) < BATCH):
                     return
             except StoreError as error:
@@ -123,7 +123,7 @@ class Writer:
         if self._connection is not None and not self._is_current(self._connection):
             self.close()
             name = self._database.name
-            self._report("store.moved", f"store {name} was moved or removed; a new one is begun there", "warning", {})
+            self._report("store.moved", f"store {name} was moved or removed; a new one is started there", "warning", {})
         if self._connection is None:
             self._backlog.save_all_runs()
 
@@ -131,12 +131,12 @@ class Writer:
         try:
             return connection.is_current()
         except DatabaseError:
-            # The connection is lost, which says nothing about the database: it is tried anew.
+            # A lost connection need not mean a broken database: try again.
             self.close()
             return True
 
     def _is_due(self) -> bool:
-        """Tell whether there is something to do though nothing came: say that runs go on, try again."""
+        """Return whether there is something to do although nothing arrived: a sign of life for runs, a retry."""
         now = self._monotonic()
         return (now >= self._seen_at and bool(self._backlog.running())) or self.trouble is not None
 
@@ -186,8 +186,8 @@ class Writer:
             self._seen_at = self._monotonic() + _SEEN_EVERY_S
 
     def _write_one_by_one(self, connection: Connection, batch: list[Item]) -> None:
-        """Write a batch of which the database does not take some row: that one is left out."""
-        # Someone may have dropped a run that goes on: then it is there again, from here.
+        """Write a batch of which the database rejects some row: that one is left out."""
+        # A run that is being recorded may have been dropped: it is stored again from here on.
         runs = self._backlog.runs()
         refused: list[tuple[Item, Exception]] = []
         with connection.transaction():
@@ -209,7 +209,7 @@ class Writer:
             tidy(self._connect(), self._settings, self._clock.now_s())
 
     def _mend(self, error: StoreError) -> bool:
-        """Do what can be done about a fault, and tell whether to try again at once."""
+        """Do what can be done about a fault, and return whether to try again at once."""
         fault = error.fault if isinstance(error, DatabaseError) else "version"
         if fault == "corrupt" and self._set_aside(error):
             return True
@@ -218,30 +218,30 @@ class Writer:
         return fault == "full" and first and self._make_room()
 
     def _fail(self, fault: str, error: Exception) -> None:
-        """Note that the database cannot be written for now, and say so the first time."""
+        """Note that the database cannot be written for now, and report it the first time."""
         self._retry_at = self._monotonic() + self._pause_s
         self._pause_s = min(2 * self._pause_s, self._settings.retry_s)
         if fault != "locked":
             self.close()
         if fault != self.trouble:
             self.trouble, self._told_of_lost = fault, False
-            message = f"{error}; the run goes on, and what it records waits in memory"
+            message = f"{error}; the run continues, and its records wait in memory"
             self._report(f"store.{fault}", message, "error", {"fault": fault, "error": type(error).__name__})
 
     def _set_aside(self, error: StoreError) -> bool:
         self.close()
         try:
-            aside = self._database.set_aside()
+            moved_to = self._database.set_aside()
         except (OSError, StoreError) as reason:
             _LOG.warning("store %s is damaged and cannot be moved: %s", self._database.name, reason)
             return False
         self._backlog.save_all_runs()
-        message = f"{error}; it was moved to {aside}, and a new one is begun"
-        self._report("store.corrupt", message, "error", {"fault": "corrupt", "moved_to": aside})
+        message = f"{error}; it was moved to {moved_to}, and a new one was started"
+        self._report("store.corrupt", message, "error", {"fault": "corrupt", "moved_to": moved_to})
         return True
 
     def _make_room(self) -> bool:
-        """Drop the oldest of a database that has reached its bound; tell whether there was anything to drop."""
+        """Drop the oldest of a database that has reached its bound; return whether there was anything to drop."""
         made = False
         try:
             made = make_room(self._connect(), self._settings, self._clock.now_s()) > 0
@@ -262,7 +262,7 @@ class Writer:
             self._report("store.recovered", message, "info", {"fault": fault, "dropped": dropped})
 
     def _tell_of_lost(self) -> None:
-        """Report what was dropped; during an outage only once, since the recovery tells of the rest."""
+        """Report what was dropped; during an outage only once, since the recovery reports the rest."""
         lost = {} if self._told_of_lost else self._backlog.take_lost()
         if lost:
             self._told_of_lost = self.trouble is not None

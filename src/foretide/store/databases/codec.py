@@ -55,7 +55,7 @@ def unpack(blob: bytes) -> Floats:
         form, count = _HEAD.unpack_from(blob)
         body = blob[_HEAD.size :]
         if form == _PACKED:
-            # At most as much as the head promises, whatever the bytes would grow to.
+            # At most as much as the head says, whatever the bytes would expand to.
             stream = zlib.decompressobj()
             body = stream.decompress(body, count * 8 + 1)
             if not stream.eof:
@@ -72,7 +72,7 @@ def unpack(blob: bytes) -> Floats:
 
 
 class ArrayPack:
-    """Gathers arrays into one row of bytes; the places are kept beside them, as JSON.
+    """Gathers arrays into one row of bytes; the places are kept separately, as JSON.
 
     >>> gathered = ArrayPack()
     >>> place = gathered.add([[1, 2], [3, 4]])

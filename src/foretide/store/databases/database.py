@@ -1,4 +1,4 @@
-"""What the databases behind the store have in common; another one joins by deriving from these two classes."""
+"""What the databases behind the store have in common; a further database derives from these two classes."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class Database(ABC):
     name : str
         What to call it in messages: its path or address, without secrets.
     max_bytes : int, optional
-        The most that it is to take.
+        The most bytes that it may take.
     migrations : sequence of Migration
         The steps to the present version.
     """
 
-    #: Its words for the types of columns, and for what says where a store is.
+    #: Its names for the types of columns, and for what locates a store.
     _WORDS: ClassVar[Mapping[str, str]]
     _PLACE: ClassVar[str]
 
@@ -38,7 +38,7 @@ class Database(ABC):
 
     @abstractmethod
     def exists(self) -> bool:
-        """Tell whether anything is stored there yet; raises `DatabaseError` where that cannot be known."""
+        """Return whether anything is stored there yet; raises `DatabaseError` if that cannot be known."""
 
     @abstractmethod
     def set_aside(self) -> str:
@@ -50,7 +50,7 @@ class Database(ABC):
         Raises
         ------
         DatabaseError
-            When it cannot be opened; also when there is none, unless it is to be made (`create`).
+            When it cannot be opened; also when there is none and `create` is false.
         StoreVersionError
             When a newer version wrote it, or it is another program's.
         """
@@ -81,7 +81,7 @@ class Database(ABC):
 
     @abstractmethod
     def _fault(self, error: Exception) -> DatabaseError | None:
-        """Return what an error means; None where it is none of the driver's."""
+        """Return what an error means; None if it is not one of the driver's."""
 
     @abstractmethod
     def _version(self, connection: Connection) -> int:
@@ -110,7 +110,7 @@ class Connection(ABC):
     """A connection to a database; used by one thread at a time.
 
     Statements have ``?`` for values. Every method raises `DatabaseError` with the kind of fault when it fails, and
-    nothing else of the driver's.
+    no error of the driver's.
 
     Parameters
     ----------
@@ -127,7 +127,7 @@ class Connection(ABC):
         self._raw, self._database = raw, database
         self._depth = 0
         self._remembered: object = None
-        # Holds on to the driver's connection, so that this closes it before the driver finds it open and complains.
+        # Keeps the driver's connection, so that it is closed here before the driver finds it open and complains.
         self._finalizer = weakref.finalize(self, _close, raw)
 
     def rows(self, sql: str, values: Row = ()) -> list[tuple[Any, ...]]:
@@ -149,7 +149,7 @@ class Connection(ABC):
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Begin to write: all of the block comes into force at its end, or nothing does; inner ones can fail alone."""
+        """Open a transaction: the block takes effect as a whole or not at all; inner ones can fail alone."""
         depth, point = self._depth, f"inner_{self._depth}"
         begin, commit, undo = self._BEGIN, "COMMIT", ["ROLLBACK"]
         if depth:
@@ -169,38 +169,38 @@ class Connection(ABC):
             raise
 
     def remember(self) -> None:
-        """Take note of which database this is."""
+        """Remember which database this is."""
         self._remembered = self.identity()
 
     def is_current(self) -> bool:
-        """Tell whether this is still the database that a new connection would find; raises where it cannot be known."""
+        """Return whether a new connection would still find this database; raises if that cannot be known."""
         return self._remembered is not None and self._remembered == self.identity()
 
     @abstractmethod
     def identity(self) -> object:
-        """Return what tells the store that a new connection would find from any other; None where there is none."""
+        """Return what identifies the store that a new connection would find; None if there is none."""
 
     @abstractmethod
     def size_bytes(self) -> int:
-        """Return how much room what is stored takes, without room that can be used again."""
+        """Return how many bytes are in use, without room that can be reused."""
 
     @abstractmethod
     def compact(self) -> None:
-        """Give back room that is no longer needed."""
+        """Release room that is no longer needed."""
 
     def close(self) -> None:
-        """Let go of the database; harmless when done twice."""
+        """Close the connection; harmless when done twice."""
         self._finalizer()
 
     def _execute(self, sql: str, values: Row) -> Any:
         return self._raw.execute(self._text(sql), self._taken(values))
 
     def _text(self, sql: str) -> Any:
-        """Return a statement as the driver takes it."""
+        """Return a statement as the driver expects it."""
         return sql
 
     def _taken(self, values: Row) -> Row:
-        """Return values as the database takes them."""
+        """Return values as the database expects them."""
         return values
 
 

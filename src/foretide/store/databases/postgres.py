@@ -18,9 +18,9 @@ __all__ = ["PostgresConnection", "PostgresDatabase"]
 
 #: The schema that a store lives in unless its address names another.
 SCHEMA = "foretide"
-#: The table with the version, by which a store is known.
+#: The table with the version, by which a store is recognised.
 _MARKER = "foretide_store"
-# About what a row takes beside its values: its header, and its entries in two indexes.
+# Approximate size of a row besides its values: its header, and its entries in two indexes.
 _ROW_BYTES = 28 + 2 * 40
 _FAULTS: dict[str, Fault] = {
     "40001": "locked",
@@ -46,7 +46,7 @@ class PostgresDatabase(Database):
     lock_wait_s : float
         Seconds to wait for a lock that another process holds.
     max_bytes : int, optional
-        The size that the store is to keep below; up to it, its files are taken for its size.
+        The size that the store is to keep below; up to it, the size of its files is used.
     migrations : sequence of Migration
         The steps to the present version.
     """
@@ -68,7 +68,7 @@ class PostgresDatabase(Database):
         super().__init__(self.address.name + named, max_bytes, migrations)
 
     def exists(self) -> bool:
-        """Tell whether the schema holds a store; once it was found, it is taken to be there."""
+        """Return whether the schema holds a store; once found, it is assumed to stay."""
         if not self._found:
             with closing(self._open()) as connection:
                 self._found = connection.identity() is not None
@@ -85,10 +85,10 @@ class PostgresDatabase(Database):
         with closing(self._open()) as connection:
             known = {row[0] for row in connection.rows("SELECT nspname FROM pg_namespace")}
             names = (f"{self.schema}_corrupt{f'_{number}' if number else ''}" for number in count())
-            aside = next(name for name in names if name not in known)
-            connection.write(f"ALTER SCHEMA {_quoted(self.schema)} RENAME TO {_quoted(aside)}")
+            renamed = next(name for name in names if name not in known)
+            connection.write(f"ALTER SCHEMA {_quoted(self.schema)} RENAME TO {_quoted(renamed)}")
         self._found = False
-        return f"schema {aside}"
+        return f"schema {renamed}"
 
     def _open(self, *, create: bool = False) -> Connection:
         postgres.driver()
@@ -107,7 +107,7 @@ class PostgresDatabase(Database):
             self._found = False
             raise DatabaseError(self.name, "unavailable", f"no store in schema {self.schema}", "record a run there")
         with connection.transaction():
-            # Another process may be about the same; it is waited for.
+            # Another process may be doing the same; wait for it.
             connection.rows("SELECT pg_advisory_xact_lock(hashtext(?))", (f"{_MARKER} {self.schema}",))
             connection.write(f"CREATE SCHEMA IF NOT EXISTS {_quoted(self.schema)}")
             super()._upgrade(connection, create=create)
@@ -159,10 +159,10 @@ class PostgresConnection(Connection):
         return None if found is None else int(found)
 
     def size_bytes(self) -> int:
-        """Return the size of the tables; above three quarters of the bound, about what is alive in them.
+        """Return the size of the tables; above three quarters of the bound, approximately that of their live rows.
 
-        Rows that were dropped leave room in PostgreSQL's files, which is used again but not told of. Counting what is
-        alive reads everything, so it is done only where it matters.
+        Dropped rows leave room in PostgreSQL's files, which is reused but not reported. Counting live rows reads
+        everything, so it is done only when it matters.
         """
         tables = ", ".join(f"('{table}')" for table in COLUMNS)
         query = f"SELECT COALESCE(SUM(pg_total_relation_size(to_regclass(name))), 0) FROM (VALUES {tables}) AS t (name)"
@@ -173,7 +173,7 @@ class PostgresConnection(Connection):
         return min(files, int(self.rows(f"SELECT COALESCE(SUM(size), 0) FROM ({' UNION ALL '.join(alive)}) s")[0][0]))
 
     def compact(self) -> None:
-        """Let the room of dropped rows be used again."""
+        """Make the room of dropped rows available again."""
         self.write(f"VACUUM (ANALYZE) {', '.join(COLUMNS)}")
 
     def _text(self, sql: str) -> bytes:
@@ -190,7 +190,7 @@ def _translated(text: str) -> bytes:
 
 
 def _value(value: Any) -> Any:
-    """Return a value as the database takes it: like SQLite it knows no instant that is none; text has no NUL in it."""
+    """Return a value as the database takes it: NaN becomes NULL, as in SQLite; NUL characters in text are replaced."""
     if isinstance(value, float) and value != value:
         return None
     if isinstance(value, str) and "\x00" in value:

@@ -1,7 +1,7 @@
 """The tables of the store, as numbered steps from an empty database to the present one.
 
 A step that was released is never changed: what comes later is a further step. The statements are meant for any SQL
-database; the types of columns stand in braces and are filled in by the database's own words.
+database; the types of columns stand in braces and are filled in with the database's own names.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from typing import TypeAlias
 
 __all__ = ["COLUMNS", "MIGRATIONS", "POSTGRES_WORDS", "SQLITE_WORDS", "TIME", "Migration", "statements"]
 
-#: What turns a database of one version into one of the next.
+#: The statements that turn a database of one version into the next.
 Migration: TypeAlias = tuple[str, ...]
 
 SQLITE_WORDS: Mapping[str, str] = {"text": "TEXT", "bytes": "BLOB", "real": "REAL", "whole": "INTEGER"}
 POSTGRES_WORDS: Mapping[str, str] = {"text": "TEXT", "bytes": "BYTEA", "real": "DOUBLE PRECISION", "whole": "BIGINT"}
 
-# The type of every column, with a question mark where nothing says that it may not be empty; a key never is.
+# The type of every column, with a question mark if it may be NULL; a key never is.
 _TYPES: Mapping[str, Mapping[str, str]] = {
     table: dict(column.split() for column in columns.split(", "))
     for table, columns in {
@@ -79,7 +79,7 @@ MIGRATIONS: tuple[Migration, ...] = (
 
 
 def statements(version: int, words: Mapping[str, str], migrations: Sequence[Migration] = MIGRATIONS) -> list[str]:
-    """Return what has to run to bring a database of `version` up to date, in a database's own words.
+    """Return what has to run to bring a database of `version` up to date, in the database's own dialect.
 
     >>> len(statements(len(MIGRATIONS), SQLITE_WORDS))
     0

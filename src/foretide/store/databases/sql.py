@@ -63,7 +63,7 @@ RUNS_CALLED = (
     _SELECT["runs"] + " WHERE id = ? OR substr(id, 1, ?) = ? OR name = ? "
     "ORDER BY id = ? DESC, created_at_s DESC, id DESC"
 )
-#: The run that is over for longest, but for those that are being written.
+#: The run that ended longest ago, except those still being written.
 OLDEST_RUN = "SELECT id FROM runs WHERE seen_at_s < ? ORDER BY seen_at_s, id LIMIT 1"
 DELETE_RUN = "DELETE FROM runs WHERE id = ?"
 #: The last decision that the running system took.

@@ -15,7 +15,7 @@ from foretide.store.errors import DatabaseError, Fault, StoreVersionError
 
 __all__ = ["SqliteConnection", "SqliteDatabase"]
 
-#: Marks the file as one of ours: "Ftde".
+#: Marks the file as a store of Foretide: "Ftde".
 _APPLICATION = 0x46746465
 _COMPANIONS = ("", "-wal", "-shm")
 _FAULTS: dict[int, Fault] = {
@@ -60,17 +60,17 @@ class SqliteDatabase(Database):
         super().__init__(str(self.path), max_bytes, migrations)
 
     def exists(self) -> bool:
-        """Tell whether there is a file."""
+        """Return whether there is a file."""
         return self.path.is_file()
 
     def set_aside(self) -> str:
         """Rename the file, and what belongs to it, to ``*.corrupt``; earlier ones are kept."""
         names = (f"{self.path}.corrupt{f'-{number}' if number else ''}" for number in count())
-        aside = next(name for name in names if not Path(name).exists())
+        renamed = next(name for name in names if not Path(name).exists())
         for ending in _COMPANIONS:
             with suppress(FileNotFoundError):
-                os.replace(f"{self.path}{ending}", f"{aside}{ending}")
-        return aside
+                os.replace(f"{self.path}{ending}", f"{renamed}{ending}")
+        return renamed
 
     def _open(self, *, create: bool) -> Connection:
         if not create and not self.exists():
@@ -79,7 +79,7 @@ class SqliteDatabase(Database):
             self.path.parent.mkdir(parents=True, exist_ok=True)
             raw = sqlite3.connect(self.path, timeout=self._lock_wait_s, isolation_level=None, check_same_thread=False)
             opened.callback(raw.close)
-            # Room that deleted rows leave is given back in steps; this must be said before the first table is made.
+            # Room that deleted rows leave is released in steps; this must be set before the first table is created.
             raw.execute("PRAGMA auto_vacuum = INCREMENTAL")
             raw.execute("PRAGMA foreign_keys = ON")
             # Safe against a killed process. A power cut may cost the last seconds, never the file.
@@ -98,7 +98,7 @@ class SqliteDatabase(Database):
     def _version(self, connection: Connection) -> int:
         version, kind = (int(connection.rows(f"PRAGMA {name}")[0][0]) for name in ("user_version", "application_id"))
         if kind != _APPLICATION and (kind or version or connection.rows("SELECT 1 FROM sqlite_master LIMIT 1")):
-            remedy = "give the path of a store, or of a file that is not there yet"
+            remedy = "give the path of a store, or of a file that does not exist yet"
             got = "another program's database"
             raise StoreVersionError(self.name, expected="a store of runs", got=got, remedy=remedy)
         return version
@@ -117,7 +117,7 @@ class SqliteDatabase(Database):
         elif not isinstance(error, sqlite3.Error):
             return None
         elif hasattr(error, "sqlite_errorcode"):
-            # The kind of an error is its lowest byte; the rest says more about it.
+            # The kind of an error is its lowest byte; the rest is detail.
             fault = _FAULTS.get(error.sqlite_errorcode & 0xFF, "unavailable")
         elif isinstance(error, sqlite3.ProgrammingError | sqlite3.InterfaceError):
             # Raised by the driver itself, such as a value of a type that no column takes.
