@@ -21,7 +21,7 @@ from foretide.traces import RateTrace
 
 __all__ = ["BatchNetwork"]
 
-# The part of the target that work may always take, however dear a batch is: fixed cost must not starve a stage.
+# The part of the target that work may always take, however expensive a batch is: fixed cost must not starve a stage.
 _LEAST_WORK = 0.5
 
 
@@ -55,12 +55,12 @@ class Desk:
 
 
 class BatchNetwork(Wiring):
-    r"""Sources and stages, with the ways of `foretide.spark`.
+    r"""Sources and stages, as `foretide.spark` runs them.
 
     A stage has :math:`n = \sum r_i` slots, which take :math:`p = \min(n, cores)` cores. A batch begins as soon as the
-    one before it has ended and an event waits; where there is a trigger, on its ticks, or late where the batch before
+    one before it has ended and an event waits; with a trigger, on its ticks, or late if the previous batch
     took longer. It takes the events that wait then, oldest first, as many as the slots
-    finish within the target beside the fixed cost, or within half of the target where that is more. It lasts
+    finish within the target after the fixed cost, or within half of the target if that is more. It lasts
     ``fixed_s + (per_task_s · tasks + work) / p`` seconds with n tasks for each round, and all its events leave the
     stage when it ends.
 
@@ -73,7 +73,7 @@ class BatchNetwork(Wiring):
     settings : SimulationSettings
         How it runs; `micro_batch` must be set.
     seed : int
-        Where chance comes from.
+        Source of randomness.
     """
 
     def __init__(

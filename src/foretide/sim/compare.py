@@ -1,4 +1,4 @@
-"""Many policies on many traces over many seeds, side by side in processes of their own."""
+"""Many policies on many traces over many seeds, side by side in separate processes."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _stop: Event | None = None
 
 @dataclass(frozen=True, kw_only=True)
 class Scenario:
-    """An input, what runs on it, and how it is measured: all of a run but the policy and the seed.
+    """An input, what runs on it, and how it is measured: everything about a run except the policy and the seed.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ class Scenario:
     warm_start : bool
         Whether a run begins with the replicas that the first rate needs.
     paper_window : int, optional
-        How many observations the forecasters of PA-SPS look back, where that is part of the set-up.
+        How many observations the forecasters of PA-SPS look back on, if that is part of the set-up.
     """
 
     trace: Input
@@ -87,7 +87,7 @@ class Scenario:
     paper_window: int | None = None
 
     def options(self, policy: Policy, seed: int, keep_decisions: bool = False) -> SimulationOptions:
-        """Return the options of one run; by default one that leaves metrics alone."""
+        """Return the options of one run; by default one that keeps only metrics."""
         peak = peak_replicas(self.topology, self.trace).tolist()
         return SimulationOptions(
             planner=policy.make_planner(self.topology, dict(zip(self.topology.layout.operators, peak, strict=True))),
@@ -154,7 +154,7 @@ def calibrated(trace: RateTrace, td_s: float, **changes: Any) -> Scenario:
 
 
 def plain(trace: Input, topology: Topology, td_s: float, **changes: Any) -> Scenario:
-    """Return a scenario with a topology of the user's and defaults for all else; `changes` are fields to replace.
+    """Return a scenario with the user's topology and defaults for everything else; `changes` are fields to replace.
 
     >>> from foretide.sim.pasps_setup import twitter_chain
     >>> plain(RateTrace("flat", 60, [10.0, 10.0]), twitter_chain(), td_s=0.5).loop.sample_s
@@ -195,7 +195,7 @@ def run_cases(
     workers : int
         Processes; with 1, all runs in this one.
     on_row : callable, optional
-        Told of each case that is through: its number and its row.
+        Called with the number and the row of each finished case.
 
     Raises
     ------
@@ -243,7 +243,7 @@ class _Stopped(Exception):  # noqa: N818 - not an error: someone asked
 
 
 def _begin(stop: Event) -> None:
-    """Set up a process: Ctrl-C is for the one that gives the work out, whose end is the end of this one too."""
+    """Set up a worker process: Ctrl-C is handled by the parent, and the worker ends when the parent does."""
     global _stop
     _stop = stop
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -251,7 +251,7 @@ def _begin(stop: Event) -> None:
 
 
 def _end_with_parent() -> None:
-    """Wait for the process that gives the work out to end, however it does, and end too."""
+    """Wait for the parent process to end, however it does, and end too."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()

@@ -32,7 +32,7 @@ class Arrivals:
     kind : {"deterministic", "poisson"}
         How events are spread.
     rng : numpy.random.Generator, optional
-        Where chance comes from, with Poisson arrivals.
+        Source of randomness for Poisson arrivals.
 
     Examples
     --------
@@ -72,7 +72,7 @@ class Arrivals:
         parts = [self._ahead]
         last = float(self._ahead[-1]) if self._ahead.size else self._cumulated[0]
         while last <= reached:
-            # As many as are expected, and some more; what is drawn too many is kept for later.
+            # As many as are expected, and some more; the surplus is kept for later.
             count = int(reached - last) + _BLOCK
             parts.append(last + np.cumsum(rng.standard_exponential(count)))
             last = float(parts[-1][-1])
@@ -92,9 +92,9 @@ class KeyDraw:
     Parameters
     ----------
     keys : Keys
-        How many values, how skewed, how dear.
+        How many values, how skewed, how expensive.
     rng : numpy.random.Generator
-        Where chance comes from.
+        Source of randomness.
 
     Examples
     --------
@@ -121,7 +121,7 @@ class KeyDraw:
 class Service:
     """The execution times of tuples at one operator.
 
-    Each tuple gets its time when it arrives, from a stream of random numbers of the operator's own: with the same seed
+    Each tuple gets its time when it arrives, from the operator's own stream of random numbers: with the same seed
     the n-th tuple of an operator takes equally long under every policy. Random times are drawn from 2^14 equally likely
     values of their distribution, several times as fast as from the distribution itself; the largest is the one that is
     exceeded once in 2^15 draws.
@@ -133,11 +133,11 @@ class Service:
     kind : {"constant", "exponential", "lognormal"}
         How it varies.
     cv : float
-        Standard deviation ÷ mean where lognormal.
+        Standard deviation ÷ mean if lognormal.
     costs : array, optional
         The factor of each value, where the time depends on values.
     rng : numpy.random.Generator, optional
-        Where chance comes from.
+        Source of randomness.
 
     Examples
     --------
@@ -162,7 +162,7 @@ class Service:
 
     @property
     def constant_s(self) -> float | None:
-        """The time of every tuple, or None where it varies."""
+        """The time of every tuple, or None if it varies."""
         return self.mean_s if self._quantiles is None and self._costs is None else None
 
     def draw(self, count: int, keys: Floats | None = None) -> Floats:

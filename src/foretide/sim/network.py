@@ -47,7 +47,7 @@ class Feed:
     settings : SimulationSettings
         How events arrive, and their values.
     streams : RandomStreams
-        Where chance comes from.
+        Source of randomness.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Feed:
 
 
 class Wiring:
-    """What every simulated network has: its input, its edges, and the count of what became of events.
+    """What every simulated network has: its input, its edges, and the count of events by their fate.
 
     Parameters are those of `Network`.
     """
@@ -108,7 +108,7 @@ class Wiring:
         return self._gone + sum(station.counts.dropped_events for station in self.stations)
 
     def _not_lost(self, tuples: Floats) -> Floats:
-        """Return what arrives after the topology is up again."""
+        """Return what arrives after the topology has restarted."""
         if not tuples.shape[1] or tuples[_kernels.AT, 0] >= self._down_until_s:
             return tuples
         lost = int(np.searchsorted(tuples[_kernels.AT], self._down_until_s, side="left"))
@@ -131,7 +131,7 @@ class Network(Wiring):
     settings : SimulationSettings
         How it runs.
     seed : int
-        Where chance comes from.
+        Source of randomness.
     """
 
     def __init__(
@@ -230,7 +230,7 @@ def _splitters(topology: Topology, settings: SimulationSettings, streams: Random
 
 
 def _are_even(services: list[Service], settings: SimulationSettings) -> bool:
-    """Say whether every service of an operator takes equally long and nothing is lost or told apart."""
+    """Return whether every service of an operator takes equally long and nothing is lost or distinguished."""
     special = (settings.queue_bound, settings.timeout_s, settings.workers, settings.keys)
     plain = settings.queue == "operator" and all(setting is None for setting in special)
     return plain and all(service.constant_s is not None for service in services)
@@ -244,7 +244,7 @@ def _station(operator: int, pool: int, service: Service, settings: SimulationSet
 
 
 def _dispatchers(topology: Topology, settings: SimulationSettings) -> dict[int, Dispatcher]:
-    """Return the grouping of every edge at work, by the edge's column, where replicas have queues of their own."""
+    """Return the dispatcher of every edge by the edge's column, if replicas have their own queues."""
     if settings.queue == "operator":
         return {}
     spec = {(edge.start, edge.output, edge.end): edge.grouping for edge in topology.edges}

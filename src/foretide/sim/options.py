@@ -22,14 +22,14 @@ __all__ = ["SimulationOptions"]
 
 @dataclass(frozen=True, kw_only=True)
 class SimulationOptions:
-    """Everything about a simulated run but its topology and its input.
+    """Everything about a simulated run except its topology and its input.
 
     Parameters
     ----------
     planner : Planner or Guarded
-        Who decides. It is copied: what it learns in one run does not reach the next.
+        The planner. It is copied: what it learns in one run does not reach the next.
     forecaster : Forecaster, optional
-        Who looks ahead; a planner that reads forecasts cannot do without.
+        The forecaster; a planner that reads forecasts needs one.
     td_s, sample_s : float, optional
     history : int, optional
         The interval, the time between two observations and how many of them are kept, in place of those of `loop`. An
@@ -39,7 +39,7 @@ class SimulationOptions:
     settings : SimulationSettings
         The simulated system.
     seed : int
-        Which of the many runs with this randomness.
+        The seed of everything random.
     stress : Stress, optional
         What goes wrong; nothing by default.
     warm_up_s : float
@@ -51,7 +51,7 @@ class SimulationOptions:
     keep_decisions : bool
         Whether the report holds the record of every cycle; without them a long run takes little memory.
     policy : str
-        What to call the planner with its settings, such as ``static-peak``; its own name where it is empty.
+        What to call the planner with its settings, such as ``static-peak``; its own name if empty.
 
     Examples
     --------
@@ -121,7 +121,7 @@ class SimulationOptions:
 
     @property
     def simulation(self) -> SimulationSettings:
-        """The settings of the simulated system, under stress where there is any."""
+        """The settings of the simulated system, under stress if there is any."""
         return self.settings if self.stress is None else self.stress.settings(self.settings)
 
     def fresh_planner(self) -> Planner | Guarded:
@@ -129,7 +129,7 @@ class SimulationOptions:
         return copy.deepcopy(self.planner)
 
     def fresh_forecaster(self) -> Forecaster:
-        """Return a forecaster that has learnt nothing; where none is needed, one that is never asked."""
+        """Return a forecaster that has learnt nothing; if none is needed, one that is never used."""
         return Basic() if self.forecaster is None else self.forecaster.clone()
 
     @property
@@ -139,5 +139,5 @@ class SimulationOptions:
 
     @property
     def forecaster_name(self) -> str | None:
-        """The name of the forecaster, None where the planner reads no forecasts."""
+        """The name of the forecaster, None if the planner reads no forecasts."""
         return self.forecaster.name if self.forecaster is not None and self.planner.needs_forecast else None

@@ -16,7 +16,7 @@ __all__ = ["SimulationReport"]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SimulationReport:
-    """All about one simulated run.
+    """Everything about one simulated run.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ class SimulationReport:
     course : RunCourse
         Its course, with the true execution times and shares.
     decisions : tuple of Decision
-        What was decided in each cycle, and why; empty where they were not to be kept.
+        What was decided in each cycle, and why; empty if they were not kept.
     totals : mapping of str to float
         Events of the whole run: received, processed, queued, dropped, timed_out.
     stand_ins : int

@@ -1,4 +1,4 @@
-"""The experiments of PA-SPS as topologies and settings, calibrated per trace so that its tables come out (SPEC P10)."""
+"""The experiments of PA-SPS as topologies and settings, calibrated per trace to match its tables (SPEC P10)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = [
 EXECUTION_MS: Mapping[str, float] = MappingProxyType(
     {"topic": 0.178, "subtopic": 0.290, "category": 0.232, "subcategory": 0.253}
 )
-#: What every event takes beside queues and operators: the network and the framework of the paper's cluster.
+#: Latency of every event outside queues and operators: the network and the framework of the paper's cluster.
 BASE_LATENCY_S = 0.153
 #: Replicas in the pool of each operator.
 POOL = 30
@@ -68,7 +68,7 @@ class PaSpsSetup:
     history: int = _HISTORY
 
     def loop(self, td_s: float | None = None) -> LoopSettings:
-        """Return the settings of the control loop, for another interval if asked; a sample is never longer than it."""
+        """Return the settings of the control loop, for another interval if given; a sample is never longer than it."""
         interval_s = self.td_s if td_s is None else td_s
         return LoopSettings(td_s=interval_s, sample_s=min(self.sample_s, interval_s), history=self.history)
 
@@ -77,7 +77,7 @@ class PaSpsSetup:
         return SimulationSettings(**{"base_latency_s": BASE_LATENCY_S, **changes})
 
     def forecaster(self, name: str, **settings: Any) -> Forecaster:
-        """Return a forecaster; one of the paper's looks back as far as the authors' did."""
+        """Return a forecaster; one of the paper's looks back as far as the authors' own."""
         own = {"window": self.history} if name in PAPER_FORECASTERS else {}
         return make_forecaster(name, **{**own, **settings})
 

@@ -53,11 +53,11 @@ def simulate(
     topology : Topology
         What runs; operators must declare their execution time.
     trace : RateTrace, or mapping of source to RateTrace
-        The input; a single one is every source's. Of several, the longest says when the run ends.
+        The input; a single one is every source's. Of several, the longest determines when the run ends.
     options : SimulationOptions, optional
-        Who decides and how.
+        The policy and everything else about the run.
     watch : callable, optional
-        Told of the progress after each cycle.
+        Called with the progress after each cycle.
     **given
         Fields of `SimulationOptions`, instead of `options` or in place of single ones of it.
 
@@ -126,7 +126,7 @@ def name_of(trace: Input) -> str:
 
 
 def check_duration(trace: Input, options: SimulationOptions) -> float:
-    """Return the seconds that a run takes, or raise a `ConfigError` where the trace is too short for the options."""
+    """Return the seconds that a run takes, or raise a `ConfigError` if the trace is too short for the options."""
     traces = [trace] if isinstance(trace, RateTrace) else list(trace.values())
     duration_s = max(rates.duration_s for rates in traces)
     td_s, warm_up_s = options.control.td_s, options.warm_up_s
@@ -167,7 +167,7 @@ def _noisy(trace: RateTrace, options: SimulationOptions, source: int) -> RateTra
 
 
 class _Log:
-    """What is kept of the decisions: what the metrics need, and all of them where asked."""
+    """What is kept of the decisions: what the metrics need, and all of them if requested."""
 
     def __init__(self, td_s: float, keep: bool) -> None:
         self._td_s, self._keep = td_s, keep
@@ -175,7 +175,7 @@ class _Log:
         self.estimates: list[Estimate] = []
 
     def add(self, decision: Decision) -> None:
-        """Keep what is to be kept."""
+        """Keep what is needed of a decision."""
         if self._keep:
             self.decisions.append(decision)
         estimate = estimate_of(decision, self._td_s)
@@ -193,7 +193,7 @@ def _drive(loop: ControlLoop, tap: Tap, clock: ManualClock, duration_s: float, s
 
 
 def _instants(duration_s: float, td_s: float, step_s: float) -> Iterator[tuple[float, bool]]:
-    """Yield when to look, and whether to decide as well; at the very end there is nothing left to decide."""
+    """Yield when to measure, and whether to decide as well; at the very end there is nothing left to decide."""
     poll_s = step_s * max(1, round(_POLL_S / step_s))
     polls = {round(poll_s * number, 9) for number in range(1, math.ceil(duration_s / poll_s) + 1)}
     cycles = {round(td_s * number, 9) for number in range(1, math.ceil(duration_s / td_s))}
@@ -208,8 +208,8 @@ def _checked(decision: Decision) -> Decision:
         if isinstance(failure.error, ConfigError):
             raise failure.error
         raise PlanError(
-            f"cycle {decision.cycle}, at {decision.at_s:g} s: {failure}; the run is given up, since a cycle without a "
-            "plan would count as the policy's doing"
+            f"cycle {decision.cycle}, at {decision.at_s:g} s: {failure}; the run is aborted, since a cycle without a "
+            "plan would be attributed to the policy"
         ) from failure.error
     return decision
 

@@ -18,7 +18,7 @@ class Failure(Settings):
     from_s: float = Field(default=0.0, ge=0, description="When it begins, in seconds from the start.")
     to_s: float | None = Field(default=None, gt=0, description="When it ends; unset, never.")
     factor: float | None = Field(
-        default=10.0, gt=0, description="Times as long that a service begun on it takes; unset, none begins."
+        default=10.0, gt=0, description="Factor on the time of a service that begins then; unset, none begins."
     )
 
     @model_validator(mode="after")
@@ -60,7 +60,7 @@ class Keys(Settings):
     skew: float = Field(default=1.5, ge=0, le=10, description="The exponent of Zipf's law; 0 is uniform.")
     cost_levels: int = Field(default=64, ge=1, description="How many different costs the values have.")
     cost_ratio: float = Field(
-        default=64.0, ge=1, allow_inf_nan=False, description="The dearest value's cost to the cheapest's; 1: all alike."
+        default=64.0, ge=1, allow_inf_nan=False, description="Highest cost of a value ÷ the lowest; 1: all alike."
     )
     sensitive: tuple[str, ...] | None = Field(
         default=None, description="The operators whose execution time depends on the value; unset, all."
@@ -70,8 +70,8 @@ class Keys(Settings):
 class MicroBatch(Settings):
     """Batches as a stage on Spark runs them: all operators of a stage take turns on the stage's slots."""
 
-    fixed_s: float = Field(default=0.2, ge=0, allow_inf_nan=False, description="Seconds that any batch takes.")
-    per_task_s: float = Field(default=0.025, ge=0, allow_inf_nan=False, description="CPU seconds that any task takes.")
+    fixed_s: float = Field(default=0.2, ge=0, allow_inf_nan=False, description="Seconds per batch.")
+    per_task_s: float = Field(default=0.025, ge=0, allow_inf_nan=False, description="CPU seconds per task.")
     trigger_s: float = Field(
         default=0.0, ge=0, allow_inf_nan=False, description="Seconds between the starts of two batches, at least."
     )
@@ -113,7 +113,7 @@ class SimulationSettings(Settings):
         default="constant", description="How the execution time varies around its mean."
     )
     service_cv: float = Field(
-        default=0.2, ge=0, le=100, description="Standard deviation ÷ mean of the execution time where lognormal."
+        default=0.2, ge=0, le=100, description="Standard deviation ÷ mean of the execution time if lognormal."
     )
     service_factor: float = Field(
         default=1.0, gt=0, allow_inf_nan=False, description="True execution time ÷ the one that the topology declares."

@@ -36,7 +36,7 @@ class BatchStage:
     cost_s: dict[int, float]
     slots: int = 1
     free_s: float = 0.0
-    began_s: float = -1.0  # of the last batch; before all events while there was none
+    began_s: float = -1.0  # of the last batch; before all events until the first
     batch: Batch | None = None
 
 

@@ -1,4 +1,4 @@
-"""What goes wrong in a stress test: events heavier than believed, noise, and replicas that come late."""
+"""What goes wrong in a stress test: events heavier than believed, noise, and replicas that start late."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ __all__ = ["Stress"]
 
 
 class Stress(Settings):
-    """How a run departs from what the policy is told.
+    """How a run departs from what the policy believes.
 
-    Three things at once. Every event takes `service_factor` times as long as the policy believes, and what it measures
-    does not tell it so: the busy time that it sees is that of the declared execution times, as with the benchmark
+    Three things at once. Every event takes `service_factor` times as long as the policy believes, and its measurements
+    do not show it: the busy time that it sees is that of the declared execution times, as with the benchmark
     before deployment of SPEC P7. Service times of single events and the input rate of each `noise_s` seconds are
     multiplied by lognormal noise of mean 1. And replicas are active `activation_s` seconds after a plan.
 
@@ -33,7 +33,7 @@ class Stress(Settings):
     (1.0, True, 0.2)
     """
 
-    service_factor: float = Field(default=1.1, gt=0, le=100, description="True over believed execution time.")
+    service_factor: float = Field(default=1.1, gt=0, le=100, description="True ÷ believed execution time.")
     service_cv: float = Field(default=0.2, ge=0, le=10, description="Coefficient of variation of service times.")
     arrival_cv: float = Field(default=0.2, ge=0, le=10, description="Coefficient of variation of the input rate.")
     noise_s: float = Field(default=1.0, gt=0, description="Seconds after which the input rate's noise changes.")

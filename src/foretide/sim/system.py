@@ -24,7 +24,7 @@ __all__ = ["SimulatedSystem", "Totals"]
 
 
 class Totals(NamedTuple):
-    """What became of events: `received` is always the sum of the others.
+    """The fate of events: `received` is always the sum of the others.
 
     An event that is split into several tuples is still one: its first tuple stands for it, and the event is queued,
     processed, dropped or timed out where that tuple is. An event that no output takes is processed too.
@@ -38,7 +38,7 @@ class Totals(NamedTuple):
 
     @property
     def conserved(self) -> bool:
-        """Whether no event was lost or made up."""
+        """Whether no event was lost or invented."""
         return self.received == self.processed + self.queued + self.dropped + self.timed_out
 
 
@@ -56,11 +56,11 @@ class SimulatedSystem:
     rates : RateTrace, or mapping of source to RateTrace
         The input. A single trace is every source's; after its end nothing arrives.
     clock : Clock
-        The time; the system has lived through it when it is next asked.
+        The time; the system catches up with it at the next call.
     settings : SimulationSettings, optional
         How it runs.
     seed : int
-        The seed of all that is random; the same seed gives the same run.
+        The seed of everything random; the same seed gives the same run.
 
     Examples
     --------
@@ -110,7 +110,7 @@ class SimulatedSystem:
 
     @property
     def totals(self) -> Totals:
-        """What became of all events so far; those in service count as queued, and queues are counted one by one."""
+        """The fate of all events so far; those in service count as queued, and queues are counted one by one."""
         stations = self._stations
         return Totals(
             received=self._received,
@@ -122,7 +122,7 @@ class SimulatedSystem:
 
     @property
     def operator_totals(self) -> Mapping[str, Totals]:
-        """What became of the tuples that reached each operator."""
+        """The fate of the tuples that reached each operator."""
         return {
             name: Totals(
                 station.counts.received,
@@ -149,7 +149,7 @@ class SimulatedSystem:
         Raises
         ------
         MetricsError
-            When events were lost or made up, which would be a fault of the simulator.
+            When events were lost or invented, which would be a defect of the simulator.
         """
         self._live()
         measured, self._measured = self._measured, []
@@ -191,19 +191,19 @@ class SimulatedSystem:
         station = self._stations[self._topology.layout.operator_index[operator]]
         if not isinstance(station, ReplicaStation):
             got = repr(self._settings.queue)
-            raise ConfigError("simulation.queue", expected="'replica', so that replicas are told apart", got=got)
+            raise ConfigError("simulation.queue", expected="'replica', so that replicas are distinguished", got=got)
         return np.array([replica.counts.processed for replica in station.replicas], dtype=np.int64)
 
     def _live(self) -> None:
         """Go through the whole steps up to the present; a clock that was set back waits until it has caught up."""
-        # A step that is over but for rounding of the clock is over.
+        # A step that ends within the rounding of the clock is over.
         due = int((self._clock.now_s() - self._began_at_s) / self._settings.step_s + 1e-9)
         while self._steps < due:
             self._activate()
             self._measured.append(self._step())
 
     def _activate(self) -> None:
-        """Make active what is due before the middle of the step that begins now."""
+        """Activate what is due before the middle of the step that begins now."""
         now_s = self._steps * self._settings.step_s
         for replicas in self._activation.take_due(now_s + self._settings.step_s / 2):
             self._network.resize(replicas, now_s)

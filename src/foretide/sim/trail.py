@@ -20,7 +20,7 @@ __all__ = ["Tap"]
 
 
 class _System(MetricSource, Actuator, Protocol):
-    """A running system that also tells the latencies of single events."""
+    """A running system that also reports the latencies of single events."""
 
     def take_latency(self) -> LatencyHistogram:
         """Return the latencies of the events that left since the last call."""
@@ -28,16 +28,16 @@ class _System(MetricSource, Actuator, Protocol):
 
 
 class Tap:
-    """Stands between a system and the loop that steers it, and writes down what passes.
+    """Sits between a system and the loop that steers it, and records what passes.
 
     Parameters
     ----------
     topology : Topology
         What runs.
-    system : metric source that tells latencies
+    system : metric source that reports latencies
         The system.
     stress : Stress, optional
-        What the loop is to believe instead of what was measured.
+        What the loop sees instead of what was measured.
     count_from_s : float
         Latencies of events that leave before this do not count in `latency`.
     """
@@ -68,7 +68,7 @@ class Tap:
             self.latency.merge(recent)
 
     def collect(self) -> Sequence[Measurement]:
-        """Return what came since the last call, as the loop is to see it."""
+        """Return what was measured since the last call, as the loop sees it."""
         measured, self._new = self._new, []
         return measured if self._stress is None else [self._stress.believed(step) for step in measured]
 

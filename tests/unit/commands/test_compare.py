@@ -81,7 +81,7 @@ def test_an_own_topology_takes_the_place_of_the_papers(runner: CliRunner) -> Non
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (compare(traces="nothing_*"), "setting '--traces': expected a pattern that fits a file"),
+        (compare(traces="nothing_*"), "setting '--traces': expected a pattern that matches a file"),
         (compare(traces=""), "setting '--traces': expected names or files of traces"),
         (compare(traces="bad.csv"), "bad.csv, line 3: expected a rate of 0 or more"),
         (compare(traces="monday.csv,none.csv"), "trace 'none.csv': expected one of"),

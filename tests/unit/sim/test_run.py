@@ -167,7 +167,7 @@ def test_progress_is_told_after_each_cycle_and_what_it_raises_ends_the_run() -> 
 
 
 def test_a_cycle_that_fails_ends_the_run() -> None:
-    with pytest.raises(PlanError, match="cycle 1, at 5 s: plan: no idea; the run is given up"):
+    with pytest.raises(PlanError, match="cycle 1, at 5 s: plan: no idea; the run is aborted"):
         simulate(chain(0.01), steps(50, 50), planner=Broken(), td_s=5.0)
 
 

@@ -24,31 +24,31 @@ def compare(
     traces: Annotated[
         list[str],
         typer.Option(
-            help="Inputs: shipped names, patterns and CSV files, with commas or spaces between them.", metavar="A,B"
+            help="Inputs: shipped names, patterns and CSV files, separated by commas or spaces.", metavar="A,B"
         ),
     ],
     policies: Annotated[
         str,
         typer.Option(
-            help="Planners, each with a forecaster after a colon if it is to have its own; static-min, static-peak.",
+            help="Planners, each with its own forecaster after a colon if wanted; static-min, static-peak.",
             metavar="A,B",
         ),
     ],
     more_traces: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[TRACE]...", help="More inputs: what a shell makes of --traces *.csv.", show_default=False
+            metavar="[TRACE]...", help="More inputs, as when a shell expands --traces *.csv.", show_default=False
         ),
     ] = None,
     forecaster: Annotated[
-        str, typer.Option(help="The forecaster of policies that need one and name none; 'none' for none.")
+        str, typer.Option(help="The forecaster of policies that need one and do not name it; 'none' for none.")
     ] = "auto",
     td: Annotated[float, typer.Option(help="Seconds between two decisions, for all.")] = 30.0,
     stress: Annotated[
         bool,
         typer.Option("--stress", help="Service 10 % slower than believed, noise of CV .2, replicas active after 5 s."),
     ] = False,
-    seeds: Annotated[int, typer.Option(min=1, help="Runs with other randomness: seeds 0, 1, and so on.")] = 1,
+    seeds: Annotated[int, typer.Option(min=1, help="Runs with different randomness: seeds 0, 1, and so on.")] = 1,
     topology: Annotated[
         str, typer.Option(help="A topology file or an application; 'pasps' is the paper's, calibrated for each trace.")
     ] = "pasps",
@@ -57,7 +57,7 @@ def compare(
         list[str] | None,
         typer.Option("--set", help="A setting, such as 'static.replicas=8', 'lr.window=20', 'sim.queue_bound=1000'."),
     ] = None,
-    jobs: Annotated[int | None, typer.Option(min=1, help="Processes; else as many as there are cores.")] = None,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Processes; by default as many as there are cores.")] = None,
     json_out: Annotated[
         Path | None, typer.Option("--json", help="Write a row for every run to this file; - prints it.", metavar="OUT")
     ] = None,
@@ -67,8 +67,8 @@ def compare(
     For each trace the table shows the mean over the seeds. A dot marks the Pareto front: no other policy saves as much
     with as little latency (mean and p99) and as many events processed. For the others it names one that beats them.
 
-    'static' keeps the replicas that the peak needs, unless --set static.replicas=N. Forecasters of the paper look back
-    twelve samples of 5 s on its topology, as the authors set them.
+    'static' keeps the replicas that the peak needs, unless --set static.replicas=N. On the paper's topology its
+    forecasters look back on twelve samples of 5 s, as the authors set them.
 
     [bold]Example:[/] foretide compare --traces 'pasps_*' --policies pasps:ann,pasps:basic,presps,ds2,static --td 5
     --stress --seeds 5 --json out.json
@@ -77,7 +77,7 @@ def compare(
     job.toml --td 10
     """
     from foretide.commands.simulating.compare_view import CompareView, comparison
-    from foretide.commands.simulating.scenarios import GROUPS, Asked, find_traces, read_topology, scenario
+    from foretide.commands.simulating.scenarios import GROUPS, CommonOptions, find_traces, read_topology, scenario
     from foretide.commands.simulating.simulate import seconds_between
     from foretide.control.policies import parse_policies, parse_settings
     from foretide.sim.compare import Case, run_cases
@@ -85,14 +85,14 @@ def compare(
     check_writable(json_out, "--json")
     named = parse_policies(policies, None if forecaster == "none" else forecaster)
     asked_policies, groups = parse_settings(settings or [], named, GROUPS)
-    asked = Asked(
+    common = CommonOptions(
         topology=read_topology(topology),
         td_s=seconds_between(td),
         stress=stress,
         warm_up_s=warm_up,
         settings=groups,
     )
-    scenarios: list[Scenario] = [scenario(trace, asked) for trace in find_traces([*traces, *(more_traces or ())])]
+    scenarios: list[Scenario] = [scenario(trace, common) for trace in find_traces([*traces, *(more_traces or ())])]
     cases = [Case(what, policy, seed) for what in scenarios for policy in asked_policies for seed in range(seeds)]
     console = console_beside(json_out, _WIDE)
     try:

@@ -1,4 +1,4 @@
-"""A comparison of policies for a terminal: how far it is, and for each trace a table with its Pareto front."""
+"""A comparison of policies for a terminal: its progress, and for each trace a table with its Pareto front."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from foretide.records import Floats
 __all__ = ["CompareView", "comparison", "means"]
 
 _PLAIN_EVERY_S = 5.0
-# What the front is over, with 1 where less is better and -1 where more is.
+# The metrics of the front, with 1 if less is better and -1 if more is.
 _FRONT = {"saved": -1.0, "latency_mean_ms": 1.0, "latency_p99_ms": 1.0, "processed": -1.0}
 _COLUMNS = (
     ("saved", "saved", ".3f"),
@@ -33,12 +33,12 @@ _COLUMNS = (
 
 
 class CompareView(ProgressView):
-    """A progress bar over all runs; where the output is no terminal, a line every five seconds.
+    """A progress bar over all runs; if the output is not a terminal, a line every five seconds.
 
     Parameters
     ----------
     console : Console
-        Where to.
+        The console.
     total : int
         How many runs there are.
     """
@@ -49,7 +49,7 @@ class CompareView(ProgressView):
         self._task = self._bar.add_task("simulating", total=total)
 
     def show(self, number: int, row: Mapping[str, Any]) -> None:
-        """Show that a run is through."""
+        """Show that a run has finished."""
         self._done += 1
         if self._live:
             self._bar.update(self._task, advance=1, description=f"{row['trace']} {_label(row)}")
@@ -68,7 +68,7 @@ def comparison(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
 
 
 def means(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
-    """Return the mean of each metric over the seeds, by policy; NaN where there is none.
+    """Return the mean of each metric over the seeds, by policy; NaN if there is none.
 
     >>> row = {name: 1.0 for name, _, _ in _COLUMNS} | {"policy": "pasps", "forecaster": "lr"}
     >>> means([row, row | {"saved": 0.5, "error_input": None}])["pasps:lr"]["saved"]

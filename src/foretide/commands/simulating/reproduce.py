@@ -1,4 +1,4 @@
-"""``foretide reproduce``: the papers' tables and figures, beside what they printed."""
+"""``foretide reproduce``: the papers' tables and figures, compared with what they print."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def reproduce(
     list_: Annotated[bool, typer.Option("--list", help="List the experiments and do nothing else.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print what holds, or the list, as JSON.")] = False,
 ) -> None:
-    """Make published tables and figures anew, and compare them with what the papers print.
+    """Reproduce published tables and figures, and compare them with what the papers print.
 
-    Each experiment writes a page with a table of ours, the paper's and the deviation, a figure, and the numbers as
-    JSON; runs that several of them need are made once. A statement of a paper is printed with whether it holds.
+    Each experiment writes a page with a table of our numbers, the paper's and the deviation, a figure, and the numbers
+    as JSON; runs that several of them need are made once. A statement of a paper is printed with whether it holds.
 
     [bold]Example:[/] foretide reproduce pasps-table2 grouping-fig8 --out reproduction
     """
@@ -55,10 +55,10 @@ def reproduce(
         return
     if not names:
         expected = f"all, or some of {', '.join(EXPERIMENTS)}"
-        raise ConfigError("NAME", expected=expected, got="none", remedy="`foretide reproduce --list` says what each is")
+        raise ConfigError("NAME", expected=expected, got="none", remedy="`foretide reproduce --list` describes them")
     found = find_experiments(names)
     scope = Scope(seeds, first)
-    # Before minutes of work: a folder that cannot be made is found out now.
+    # Before minutes of work: a folder that cannot be created is reported now.
     _make_folder(out)
     jobs = [job for experiment in found for job in experiment.jobs(scope)]
     with JobsView(console) as view:

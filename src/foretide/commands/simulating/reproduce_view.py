@@ -1,4 +1,4 @@
-"""Reproductions for a terminal: how far the runs are, and what there is to reproduce."""
+"""Reproductions for a terminal: the progress of the runs, and what there is to reproduce."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from foretide.experiments.reproduce.contract import Job
 
 __all__ = ["JobsView", "experiments_table"]
 
-# Where the output is no terminal, a line after each of so many parts of the runs.
+# If the output is not a terminal, lines are printed for this many parts of the runs.
 _PARTS = 10
 
 
 class JobsView(ProgressView):
-    """Shows how many runs are through; where the output is no terminal, a line now and then.
+    """Shows how many runs have finished; if the output is not a terminal, a line now and then.
 
     Parameters
     ----------
     console : Console
-        Where to.
+        The console.
     """
 
     def __init__(self, console: Console) -> None:
@@ -30,7 +30,7 @@ class JobsView(ProgressView):
         self._task = self._bar.add_task("runs", total=None)
 
     def show(self, job: Job, done: int, total: int) -> None:
-        """Show that `job` is through, as one of `done` of `total`."""
+        """Show that `job` has finished, as one of `done` of `total`."""
         if self._live:
             self._bar.update(self._task, completed=done, total=total, description=job.label)
         elif done == total or done * _PARTS // total != (done - 1) * _PARTS // total:

@@ -20,17 +20,17 @@ from foretide.sim.stress import Stress
 from foretide.topology import Topology
 from foretide.traces import RateTrace, known_traces, load_trace
 
-__all__ = ["CALIBRATED", "GROUPS", "Asked", "Found", "find_input", "find_traces", "read_topology", "scenario"]
+__all__ = ["CALIBRATED", "GROUPS", "CommonOptions", "Found", "find_input", "find_traces", "read_topology", "scenario"]
 
-#: The word that stands for the four operators of PA-SPS, calibrated for each of its traces.
+#: The name of the four operators of PA-SPS, calibrated for each of its traces.
 CALIBRATED = "pasps"
-#: What `--set` reaches beside planners and forecasters.
+#: What `--set` reaches besides planners and forecasters.
 GROUPS = ("sim", "loop", "stress")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
-    """What the user asked for, whatever the trace."""
+class CommonOptions:
+    """What the command line sets for every trace."""
 
     topology: Topology | None
     td_s: float
@@ -68,7 +68,7 @@ def find_input(topology: str | None, trace: str | None, run: str | None, store: 
     if run is not None:
         return _recorded(run, store, topology)
     if topology is None:
-        expected = "a topology file or an application, since only recorded runs bring their own"
+        expected = "a topology file or an application, since only recorded runs have their own"
         raise ConfigError("TOPOLOGY", expected=expected, got="none")
     assert trace is not None
     return Found(read_topology(topology), load_trace(trace))
@@ -90,7 +90,7 @@ def _recorded(run: str, store: str | None, topology: str | None) -> Found:
 
 
 def find_traces(texts: Sequence[str], option: str = "--traces") -> list[RateTrace]:
-    """Return the traces that names, patterns and files mean, each once; one text may hold several, with commas.
+    """Return the traces that names, patterns and files stand for, each once; commas separate several in one text.
 
     >>> [trace.name for trace in find_traces(["pasps_d*,pasps_logs"])]
     ['pasps_dns', 'pasps_logs']
@@ -98,7 +98,7 @@ def find_traces(texts: Sequence[str], option: str = "--traces") -> list[RateTrac
     Raises
     ------
     ConfigError
-        When nothing fits a pattern.
+        When nothing matches a pattern.
     TraceError
         When a file is not what it should be.
     """
@@ -118,7 +118,7 @@ def _matching(part: str, option: str) -> list[str]:
     shipped = [name for name in known_traces() if fnmatch(name, part)]
     found = shipped or sorted(path for path in glob.glob(part, recursive=True) if Path(path).is_file())
     if not found:
-        expected = f"a pattern that fits a file, or one of {', '.join(known_traces())}"
+        expected = f"a pattern that matches a file, or one of {', '.join(known_traces())}"
         raise ConfigError(option, expected=expected, got=repr(part))
     return found
 
@@ -132,22 +132,22 @@ def _told_apart(traces: Sequence[RateTrace], paths: Sequence[str]) -> list[RateT
     ]
 
 
-def scenario(trace: Input, asked: Asked) -> Scenario:
+def scenario(trace: Input, common: CommonOptions) -> Scenario:
     """Return what is simulated on one input; the calibrated topology has one source."""
-    if asked.topology is None:
+    if common.topology is None:
         assert isinstance(trace, RateTrace)
-        base = calibrated(trace, asked.td_s)
+        base = calibrated(trace, common.td_s)
     else:
-        base = plain(trace, asked.topology, asked.td_s)
-    given = asked.settings
-    if "stress" in given and not asked.stress:
+        base = plain(trace, common.topology, common.td_s)
+    given = common.settings
+    if "stress" in given and not common.stress:
         raise ConfigError("--set", expected="settings of stress only with --stress", got="stress without it")
     loop = base.loop.model_dump() | dict(given.get("loop", {}))
     return replace(
         base,
         loop=validated(LoopSettings, loop, "loop"),
         settings=validated(SimulationSettings, base.settings.model_dump() | dict(given.get("sim", {})), "sim"),
-        stress=validated(Stress, given.get("stress", {}), "stress") if asked.stress else None,
-        warm_up_s=asked.warm_up_s,
-        warm_start=not asked.cold_start,
+        stress=validated(Stress, given.get("stress", {}), "stress") if common.stress else None,
+        warm_up_s=common.warm_up_s,
+        warm_start=not common.cold_start,
     )

@@ -32,7 +32,7 @@ def simulate(
         ),
     ] = None,
     policy: Annotated[
-        str, typer.Option(help="Who decides: a planner, as in 'pasps' or 'pasps:lr', static-min or static-peak.")
+        str, typer.Option(help="The policy: a planner, as in 'pasps' or 'pasps:lr', static-min or static-peak.")
     ] = "foretide",
     run: Annotated[
         str | None,
@@ -43,19 +43,19 @@ def simulate(
     ] = None,
     store: Annotated[str | None, typer.Option(help="The store that has the run.", metavar="FILE|URL")] = None,
     forecaster: Annotated[
-        str, typer.Option(help="The forecaster of a policy that needs one and names none; 'none' for none.")
+        str, typer.Option(help="The forecaster of a policy that needs one and does not name it; 'none' for none.")
     ] = "auto",
     td: Annotated[
-        float | None, typer.Option(help="Seconds between two decisions; else those of the run, else 30.")
+        float | None, typer.Option(help="Seconds between two decisions; by default those of the run, or 30.")
     ] = None,
-    seeds: Annotated[int, typer.Option(min=1, help="Runs with other randomness: seeds 0, 1, and so on.")] = 1,
+    seeds: Annotated[int, typer.Option(min=1, help="Runs with different randomness: seeds 0, 1, and so on.")] = 1,
     stress: Annotated[
         bool,
         typer.Option("--stress", help="Service 10 % slower than believed, noise of CV .2, replicas active after 5 s."),
     ] = False,
     warm_up: Annotated[float, typer.Option(help="Seconds at the start that the metrics leave out.")] = 30.0,
     cold_start: Annotated[
-        bool, typer.Option("--cold-start", help="Begin with the topology's initial replicas, not with those needed.")
+        bool, typer.Option("--cold-start", help="Begin with the topology's initial replicas instead of those needed.")
     ] = False,
     settings: Annotated[
         list[str] | None,
@@ -71,7 +71,7 @@ def simulate(
 ) -> None:
     """Try a policy on recorded traffic: every event of the trace, in simulated time.
 
-    The trace drives every source of the topology. The same control loop decides as on a real system. Printed are the
+    The trace drives every source of the topology. The same control loop decides as on a real system. It prints the
     metrics of SPEC P8, from the end of the warm-up on: saved resources (against the replicas that the peak needs),
     latency, events processed ÷ received, throughput degradation, errors of forecast and replicas, changes.
 
@@ -86,7 +86,7 @@ def simulate(
     [bold]Own traffic, under stress:[/] foretide simulate job.toml --trace rates.csv --policy ds2 --td 10 --stress
     --seeds 5 --json out.json
     """
-    from foretide.commands.simulating.scenarios import GROUPS, Asked, find_input, scenario
+    from foretide.commands.simulating.scenarios import GROUPS, CommonOptions, find_input, scenario
     from foretide.commands.simulating.simulate_view import SimulationView, metrics_table
     from foretide.control.policies import parse_policy, parse_settings
     from foretide.sim.compare import Case
@@ -96,7 +96,7 @@ def simulate(
     named = parse_policy(policy, None if forecaster == "none" else forecaster)
     [asked_policy], groups = parse_settings(settings or [], [named], GROUPS)
     found = find_input(topology, trace, run, store)
-    asked = Asked(
+    common = CommonOptions(
         topology=found.topology,
         td_s=seconds_between(found.td_s or _TD_S if td is None else td),
         stress=stress,
@@ -104,7 +104,7 @@ def simulate(
         cold_start=cold_start,
         settings=groups,
     )
-    what = scenario(found.input, asked)
+    what = scenario(found.input, common)
     cases = [Case(what, asked_policy, seed) for seed in range(seeds)]
     console = console_beside(json_out, _WIDE)
     reports = _run(cases, SimulationView(console, seeds))

@@ -1,4 +1,4 @@
-"""Simulated runs for a terminal: how far they are, and a table of their metrics."""
+"""Simulated runs for a terminal: their progress, and a table of their metrics."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ __all__ = ["SimulationView", "metrics_table"]
 
 
 class SimulationView(ProgressView):
-    """A progress bar over all seeds; where the output is no terminal, a line for each that is through.
+    """A progress bar over all seeds; if the output is not a terminal, a line for each that has finished.
 
     Parameters
     ----------
     console : Console
-        Where to.
+        The console.
     seeds : int
         How many runs there are.
     """

@@ -1,4 +1,4 @@
-"""The compiled inner loops of the simulator, but for those that serve queues.
+"""The compiled inner loops of the simulator, except those that serve queues.
 
 Tuples travel in arrays of shape (lanes, n), one lane per property: `AT` the instant at an operator (arrival before
 service, departure after it), `ROOT` the instant at which the event behind the tuple arrived at its source, `WORK` the
@@ -122,10 +122,10 @@ def merge(first: _F64, second: _F64, out: _F64) -> None:
 
 @njit
 def split_evenly(shares: _F64, credit: _F64, copies: _I64) -> None:
-    """Write how many copies of each tuple each output gets, as evenly in time as can be; changes `credit`.
+    """Write how many copies of each tuple each output gets, as evenly in time as possible; changes `credit`.
 
     An output always gets the whole part of its share. The fractions compete: each tuple raises the credit of every
-    output by its fraction, those in front get a copy and pay 1, where the last column of `credit` stands for nowhere.
+    output by its fraction, those in front get a copy and pay 1; the last column of `credit` stands for nowhere.
     Fractions that add up to 1 so send each tuple to exactly one output, in exact proportions over time.
     """
     outputs, total = shares.size, 0.0

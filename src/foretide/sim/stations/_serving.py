@@ -1,4 +1,4 @@
-"""The compiled loops that serve queues: the one that nearly all tuples go through, and those for what is rare."""
+"""The compiled loops that serve queues: the one that nearly all tuples go through, and those for rare cases."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def serve_evenly(
 class Servers(NamedTuple):
     """The active replicas of a queue: when each becomes free, how slow its host is, and when hosts fail.
 
-    A failure's factor is how many times as long a service takes that begins within it, infinite where none can.
+    A failure's factor is how many times as long a service takes that begins within it, infinite if none can.
     """
 
     free_s: _F64
@@ -125,7 +125,7 @@ def serve_in_turn(
     """Serve a queue in order where services vary; return the rows taken, the end of `out`, and tuples and events lost.
 
     `limits` are the end of the step and the age at which a tuple is discarded. The server whose turn it is takes the
-    tuple and goes to the end of the ring, past those that become free before it; mostly that is no move at all.
+    tuple and goes to the end of the ring, past those that become free before it; usually it does not move at all.
     """
     end_s, timeout_s = limits
     at_s, roots_s, work_s = queue[AT], queue[ROOT], queue[WORK]

@@ -1,4 +1,4 @@
-"""Stations: a queue, the replicas that serve it, and what became of their tuples."""
+"""Stations: a queue, the replicas that serve it, and the fate of their tuples."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Counts", "Occupancy", "Station", "drawn", "hosts_of"]
 
 @dataclass(slots=True)
 class Counts:
-    """What became of the tuples of a station since the start, and of the events that they stood for."""
+    """The fate of the tuples of a station since the start, and of the events that they stood for."""
 
     received: int = 0
     processed: int = 0

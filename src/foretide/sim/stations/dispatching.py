@@ -25,7 +25,7 @@ from foretide.topology import GroupingSpec
 
 __all__ = ["Dispatcher"]
 
-# What names replicas one by one; it applies while there are as many.
+# Options that name replicas one by one; they apply while there are as many.
 _PER_REPLICA = ("weights", "utilisations")
 # Options that say how an edge is compiled for Spark, not how it routes.
 _COMPILER_OPTIONS = ("exchange",)
@@ -35,7 +35,7 @@ class Dispatcher:
     """Sends the tuples of one edge to replicas, by the edge's grouping.
 
     Value-agnostic groupings see tuples numbered in their order, value-aware ones their values; where events have no
-    values, each counts as a value of its own. Groupings that go by load learn at the end of every step: load-aware
+    values, each counts as a distinct value. Groupings that go by load learn at the end of every step: load-aware
     from the utilisation of replicas within the step (so its `td` is the step unless declared), OSG from the tuples that
     its tasks executed. OSG's requests to synchronise reach a task behind all tuples sent to it in the same step.
 
@@ -62,7 +62,7 @@ class Dispatcher:
 
     @property
     def grouping(self) -> Grouping:
-        """The grouping as it stands."""
+        """The current grouping."""
         return self._grouping
 
     def __call__(self, tuples: Floats) -> Floats:

@@ -75,7 +75,7 @@ class EvenStation:
         out = self._make_room(end_s)
         began, self._turn = _serving.serve_evenly(
             queue.data,
-            # The room is for all that can begin; should rounding of instants say otherwise, the rest waits a step.
+            # There is room for every service that can begin; if rounding makes it one more, that waits a step.
             (queue.head, min(queue.tail, queue.head + out.shape[1] - self._serving)),
             self._ring,
             self._turn,

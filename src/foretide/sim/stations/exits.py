@@ -1,4 +1,4 @@
-"""Where events leave: their latencies, and how many they were."""
+"""Where events leave: their number and their latencies."""
 
 from __future__ import annotations
 

@@ -49,11 +49,11 @@ class Fifo:
         self.tail += count
 
     def clear(self) -> None:
-        """Forget all."""
+        """Forget everything."""
         self.head = self.tail = 0
 
     def _make_room(self, count: int) -> None:
-        """Move what waits to the front, into a larger array or a smaller one where that fits it better."""
+        """Move what waits to the front, into a larger or smaller array if that fits better."""
         waiting, capacity = self.waiting, self.data.shape[1]
         needed = max(_LEAST, waiting.shape[1] + count)
         fits = 2 * needed <= capacity <= 16 * needed

@@ -20,8 +20,8 @@ class ReplicaStation:
     """The replicas of an operator, each with a queue of its own.
 
     A tuple arrives with the number of its replica in the lane for its work, as a `Dispatcher` leaves it. A replica that
-    is switched off gets nothing new and goes on until its queue is empty: what was sent to it is its own. Switched on
-    again, it goes on from there.
+    is switched off gets nothing new and works until its queue is empty: what was sent to it stays with it. Switched on
+    again, it continues from there.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ class ReplicaStation:
         return sum(each.present_events() for each in self.replicas)
 
     def resize(self, replicas: int, now_s: float) -> None:
-        """Have so many replicas active from now on; which ones get tuples is the dispatchers' business."""
+        """Have so many replicas active from now on; the dispatchers decide which ones get tuples."""
         for each in self.replicas[:replicas]:
             each.resize(1, now_s)
 
@@ -77,7 +77,7 @@ class ReplicaStation:
 
     def run(self, end_s: float) -> Floats:
         """Run up to `end_s` and return the tuples that departed by then."""
-        # Most of a pool is idle; what has nothing to do need not be asked.
+        # Most of a pool is idle; replicas with nothing to do are skipped.
         self.executed = [each.run(end_s) if each.present() else _NOTHING[: self._lanes] for each in self.replicas]
         departed = np.concatenate(self.executed, axis=1)
         return departed[:, np.argsort(departed[_kernels.AT], kind="stable")]

@@ -18,7 +18,7 @@ class SharedStation:
     """A queue for several replicas, with services, hosts, bounds and ages of any kind.
 
     The replica that becomes free first takes the tuple that waits longest. A replica that is switched off finishes the
-    tuple it has; what waits is the others'. How slow a host is counts when a service begins.
+    tuple it has; the others serve what waits. How slow a host is counts when a service begins.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ class SharedStation:
         queue, serving = self._queue, self._serving
         out: Floats = np.empty((serving.shape[0], serving.shape[1] + len(queue)))
         out[:, : serving.shape[1]] = serving
-        # Only a host that fails, or a queue that may be full, needs a look at every arrival.
+        # Only hosts that fail and queues that may be full require looking at every arrival.
         plain = not self._pool.failing.size and len(queue) <= self._bound
         total = self._in_turn(end_s, out) if plain else self._with_care(end_s, out)
         self._arrived_from = queue.tail

@@ -25,7 +25,7 @@ class Splitter:
     edges : sequence of int
         The output that each edge takes.
     rng : numpy.random.Generator, optional
-        Where chance comes from; without it, tuples are spread evenly in time.
+        Source of randomness; without it, tuples are spread evenly in time.
 
     Examples
     --------

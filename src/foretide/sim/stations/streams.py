@@ -1,4 +1,4 @@
-"""Random numbers that belong to one element each, so that what one draws does not move the others."""
+"""Random numbers that belong to one element each, so that draws of one do not affect the others."""
 
 from __future__ import annotations
 
