@@ -1,4 +1,4 @@
-"""The application: its parts put together, and its OpenAPI document."""
+"""The application, assembled, and its OpenAPI document."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ _DESCRIPTION = """Forecasts for anyone's series, and recorded runs of topologies
 and why.
 
 Instants are seconds on the clock of a run's loop; `clock_offset_s` of the run leads from there to Unix time. Errors are
-`application/problem+json` (RFC 9457). Where the service was started with a token, every request but those for the pages
+`application/problem+json` (RFC 9457). If the service was started with a token, every request except those for the pages
 carries it as `Authorization: Bearer TOKEN`.
 """
 _TAGS = [
     {"name": "forecasts", "description": "Forecasters of rates (SPEC P6)."},
-    {"name": "runs", "description": "What was recorded of runs, while they go on and afterwards."},
+    {"name": "runs", "description": "What was recorded of runs, live and afterwards."},
     {"name": "control", "description": "Taking the wheel of a run."},
 ]
 
@@ -52,7 +52,7 @@ def create_app(
     settings : ServiceSettings, optional
         Token and limits.
     now : callable
-        Tells Unix time.
+        Gives Unix time.
 
     Examples
     --------
@@ -115,7 +115,7 @@ def _document(app: FastAPI) -> dict[str, Any]:
         for unused in ("HTTPValidationError", "ValidationError"):
             parts["schemas"].pop(unused, None)
         parts["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
-        # Either way: a service on loopback may go without.
+        # Either way: a service on loopback needs no token.
         document["security"] = [{"token": []}, {}]
         app.openapi_schema = document
     return app.openapi_schema

@@ -1,4 +1,4 @@
-"""Threads that work for an event loop, and wake it as seldom as they can."""
+"""Threads that work for an event loop, and wake it as rarely as possible."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ __all__ = ["Crew"]
 T = TypeVar("T")
 _Job = tuple["asyncio.Future[T]", Callable[[], T]]
 _Done = tuple["asyncio.Future[T]", "T | None", "BaseException | None"]
-# Waking a loop costs about as much as a small job: while more wait, so many are done before it is woken.
+# Waking a loop costs about as much as a small job: while more wait, this many are done before it is woken.
 _TOGETHER = 4
 
 
 class Crew(Generic[T]):
     """Threads that do jobs; results of jobs that wait together come back together.
 
-    Threads are begun when they are needed and end with the process, also when a job hangs.
+    Threads are started when they are needed and end with the process, also when a job hangs.
 
     Parameters
     ----------
@@ -35,11 +35,11 @@ class Crew(Generic[T]):
         self._jobs: SimpleQueue[_Job[T] | None] = SimpleQueue()
         self._threads: list[threading.Thread] = []
         self._closed = False
-        #: Jobs that wait or are under way, those that nobody waits for any more included.
+        #: Jobs that wait or are under way, including those whose caller has given up.
         self.busy = 0
 
     def submit(self, job: Callable[[], T]) -> asyncio.Future[T]:
-        """Have a job done; call it from the loop that is to get the result."""
+        """Run a job; call this from the loop that is to get the result."""
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self.busy += 1
         if len(self._threads) < min(self._most, self.busy):
@@ -50,7 +50,7 @@ class Crew(Generic[T]):
         return future
 
     def close(self) -> None:
-        """Let the threads end after what they are at."""
+        """Let the threads end after their current job."""
         self._closed = True
         for _ in self._threads:
             self._jobs.put(None)
@@ -74,13 +74,13 @@ class Crew(Generic[T]):
         try:
             done[0][0].get_loop().call_soon_threadsafe(self._settle, done)
         except RuntimeError:
-            pass  # the loop is over, and nobody waits
+            pass  # the loop is closed, and nobody waits
 
     def _settle(self, done: list[_Done[T]]) -> None:
         for future, result, error in done:
             self.busy -= 1
             if future.done():
-                continue  # whoever asked has given up
+                continue  # the caller has given up
             if error is not None:
                 future.set_exception(error)
             else:
@@ -93,5 +93,5 @@ def _do(item: _Job[T]) -> _Done[T]:
         return future, None, None
     try:
         return future, job(), None
-    except BaseException as error:  # whatever it is belongs to who asked
+    except BaseException as error:  # handed to the caller, whatever it is
         return future, None, error

@@ -1,4 +1,4 @@
-"""Who computes a forecast (SPEC P6): threads with a queue and a deadline, or the event loop where that is quicker."""
+"""Computing forecasts (SPEC P6): on threads with a queue and a deadline, or on the event loop if that is quicker."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from foretide.service.settings import ServiceSettings
 
 __all__ = ["ForecastDesk", "Question"]
 
-# Handing a forecast to a thread and back takes some tenths of a millisecond: what takes no more is done at once.
+# Handing a forecast to a thread and back takes some tenths of a millisecond: what takes no longer is done at once.
 _AT_ONCE_MS = 0.3
-# The last cost of a model says what the next takes only while questions are about as large.
+# The last cost of a model predicts the next one only while questions are of similar size.
 _SMALL_SAMPLES, _SMALL_HORIZON = 256, 128
-# So much does the latest cost count: one that was held up by something else does not decide.
+# Weight of the latest cost: one forecast that was held up by something else does not decide.
 _LATEST = 0.2
 
 
 @dataclass(frozen=True)
 class Question:
-    """What a forecast is asked from.
+    """What a forecast is made from.
 
     Parameters
     ----------
@@ -57,9 +57,9 @@ class Question:
 class ForecastDesk:
     """Answers questions with forecasts, on threads of its own.
 
-    Dear models have threads apart, so that a cheap one never waits for them. A forecast that takes too long is given
-    up; its thread goes on to the end of it, and counts as taken until then. Small questions to a model of ours that has
-    answered such ones within .3 ms are answered at once, without a thread; a model of another package never is.
+    Expensive models have separate threads, so that a cheap one never waits for them. A forecast that takes too long is
+    given up; its thread finishes it, and counts as taken until then. Small questions to a built-in model that has
+    answered similar ones within .3 ms are answered at once, without a thread; models of other packages never are.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ class ForecastDesk:
         Raises
         ------
         Problem
-            404 for a model that is not there, 501 for one that is not installed, 422 where it cannot answer, 503 when
+            404 for an unknown model, 501 for one that is not installed, 422 if it cannot answer, 503 when
             too many wait, 504 after the deadline.
         """
         forecaster = _forecaster(model)
@@ -97,7 +97,7 @@ class ForecastDesk:
         return made
 
     def _at_once(self, model: str, question: Question) -> bool:
-        """Tell whether the event loop may do it: it waits meanwhile, and there is no deadline."""
+        """Return whether the event loop may compute it: the loop is blocked meanwhile, and there is no deadline."""
         known_ms = self._small_ms.get(model)
         return known_ms is not None and known_ms <= _AT_ONCE_MS and question.small and model in FORECASTERS
 
@@ -111,10 +111,10 @@ class ForecastDesk:
                 return await crew.submit(partial(_answer, forecaster, question))
         except TimeoutError as error:
             took = f"{forecaster.name!r} took longer than {self._deadline_s:g} s"
-            raise Problem(504, "too-slow", f"{took}; ask from fewer samples, or a cheaper model") from error
+            raise Problem(504, "too-slow", f"{took}; send fewer samples, or use a cheaper model") from error
 
     def close(self) -> None:
-        """Let the threads end after what they are at."""
+        """Let the threads end after their current job."""
         for crew in self._crews.values():
             crew.close()
 
@@ -132,7 +132,7 @@ def _forecaster(name: str) -> Forecaster:
 def _answer(forecaster: Forecaster, question: Question) -> tuple[Forecast, float]:
     """Return a forecast, and the milliseconds of a core that all of it took, learning included.
 
-    What a busy machine keeps it waiting for is not in them: models of ours compute and wait for nothing.
+    Waiting on a busy machine is not included: built-in models only compute.
     """
     began = time.thread_time()
     values = np.array(question.samples, dtype=np.float64)

@@ -45,7 +45,7 @@ class ForecastRequest(BaseModel):
     quantiles: list[Level] = Field(
         default_factory=list,
         max_length=20,
-        description="Levels of the quantiles to return beside the mean, which take longer than it.",
+        description="Levels of the quantiles to return besides the mean, which take longer to compute.",
     )
 
 
@@ -66,9 +66,9 @@ class Model(BaseModel):
     name: str = Field(description="What to ask for.")
     summary: str = Field(description="What it does.")
     follows: list[str] = Field(description="The requirements that it follows.")
-    cost: str = Field(description="`dear` where a forecast takes more than some milliseconds.")
-    window: int = Field(description="The samples that it looks back.")
-    installed: bool = Field(description="Whether it can be asked.")
+    cost: str = Field(description="`dear` if a forecast takes more than a few milliseconds.")
+    window: int = Field(description="The samples that it looks back on.")
+    installed: bool = Field(description="Whether it can be used.")
     extra: str | None = Field(description="The extra of the package that installs what it needs.")
 
 
@@ -110,18 +110,18 @@ async def forecast(request: Request, model: ModelName) -> Response:
     """Return the next steps of a series of rates, as a model expects them.
 
     The model learns from the samples alone and forgets them afterwards. What takes longer than handing it over runs
-    beside the event loop: many may be asked at once.
+    on other threads: many requests may be made at once.
     """
     state = state_of(request)
-    asked = await body_of(request, ForecastRequest)
-    _check(asked, state.settings.max_samples, state.settings.max_horizon)
-    question = Question(asked.samples, asked.horizon, asked.step_s, asked.quantiles)
+    wanted = await body_of(request, ForecastRequest)
+    _check(wanted, state.settings.max_samples, state.settings.max_horizon)
+    question = Question(wanted.samples, wanted.horizon, wanted.step_s, wanted.quantiles)
     made = await state.desk.ask(model, question)
     state.metrics.forecast(made.model, made.cost_ms / 1e3)
     body = {
         "model": made.model,
-        "horizon": asked.horizon,
-        "step_s": asked.step_s,
+        "horizon": wanted.horizon,
+        "step_s": wanted.step_s,
         "mean": made.mean.tolist(),
         "quantiles": {str(level): values.tolist() for level, values in made.quantiles.items()},
         "cost_ms": round(made.cost_ms, 3),
@@ -130,10 +130,10 @@ async def forecast(request: Request, model: ModelName) -> Response:
     return Response(to_json(body), media_type="application/json")
 
 
-def _check(asked: ForecastRequest, max_samples: int, max_horizon: int) -> None:
-    if len(asked.samples) > max_samples:
-        detail = f"expected at most {max_samples:,} samples, got {len(asked.samples):,}; models look back 100 or so"
+def _check(wanted: ForecastRequest, max_samples: int, max_horizon: int) -> None:
+    if len(wanted.samples) > max_samples:
+        detail = f"expected at most {max_samples:,} samples, got {len(wanted.samples):,}; models look back 100 or so"
         raise Problem(422, "too-many-samples", detail, errors=[("#/samples", detail)])
-    if asked.horizon > max_horizon:
-        detail = f"expected at most {max_horizon:,} steps, got {asked.horizon:,}"
+    if wanted.horizon > max_horizon:
+        detail = f"expected at most {max_horizon:,} steps, got {wanted.horizon:,}"
         raise Problem(422, "horizon-too-long", detail, errors=[("#/horizon", detail)])

@@ -22,7 +22,7 @@ _Point: TypeAlias = tuple[float, float]
 
 
 def topology_of(info: RunInfo) -> Topology:
-    """Return what ran; where its own document could not be stored, the bare graph that its records have."""
+    """Return what ran; if its document could not be stored, the bare graph that its records have."""
     try:
         return info.topology()
     except TopologyError:

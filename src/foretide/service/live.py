@@ -1,4 +1,4 @@
-"""News of runs as server-sent events: one look into the store for all who follow a run."""
+"""News of runs as server-sent events: the store is read once for all readers of a run."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from foretide.store.databases.codec import to_json
 __all__ = ["LiveHub", "as_events"]
 
 _LOG = logging.getLogger(__name__)
-# A line now and then keeps proxies from closing a quiet connection, and finds readers that are gone.
+# A line now and then keeps proxies from closing a quiet connection, and detects readers that are gone.
 _KEEP_ALIVE_S = 15.0
 _STATUS_EVERY_S = 2.0
-# Pieces that a slow reader may be behind; one further behind is sent away, and comes back where it was.
+# Pieces that a slow reader may lag behind; one further behind is disconnected, and resumes where it was.
 _BEHIND = 256
 _PAGE = 500
 
 
 @dataclass(eq=False)
 class _Feed:
-    """What all who follow one run share: how far they are, and the task that looks for news."""
+    """What all readers of one run share: how far they are, and the task that looks for news."""
 
     run: RecordedRun
     cursor: int
@@ -55,9 +55,9 @@ class _Feed:
 
 
 class LiveHub:
-    """Tells what is stored of runs, as it comes, to any number of readers.
+    """Streams what is stored of runs, as it comes, to any number of readers.
 
-    While someone follows a run, the store is looked into every ``poll_s`` seconds, once for all of its readers.
+    While a run has readers, the store is read every ``poll_s`` seconds, once for all of them.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ class LiveHub:
     settings : ServiceSettings
         How often to look, and how many may follow.
     now : callable
-        Tells Unix time.
+        Gives Unix time.
     """
 
     def __init__(self, store: RunStore, settings: ServiceSettings, now: Callable[[], float]) -> None:
@@ -78,7 +78,7 @@ class LiveHub:
         self.open = 0
 
     def check_room(self) -> None:
-        """Return while another stream may be opened.
+        """Return if another stream may be opened.
 
         Raises
         ------
@@ -139,7 +139,7 @@ class LiveHub:
                 feed.task.cancel()
 
     async def _watch(self, feed: _Feed) -> None:
-        """Look for news of a run while someone follows it, and until it has ended."""
+        """Look for news of a run while it has readers, and until it has ended."""
         looked_s = -_STATUS_EVERY_S
         loop = asyncio.get_running_loop()
         try:
@@ -161,7 +161,7 @@ class LiveHub:
             feed.publish(None)
 
     def _ending(self, feed: _Feed) -> bytes:
-        """Return what to tell the readers of a run that is over; nothing while it goes on."""
+        """Return what to send the readers of a run that has ended; None while it runs."""
         try:
             info = self._store.run(feed.run.id).info
         except ForetideError as error:
@@ -190,7 +190,7 @@ async def _pages(run: RecordedRun, after: int, until: int) -> AsyncIterator[byte
 
 
 def as_events(news: News, info: RunInfo) -> bytes:
-    """Return news as server-sent events; the last one has the number from which a reader that comes back goes on."""
+    """Return news as server-sent events; the last one has the number from which a returning reader resumes."""
     found = list(_told(news, info))
     last = len(found) - 1
     return b"".join(_event(kind, data, news.seq if place == last else None) for place, (kind, data) in enumerate(found))
@@ -214,7 +214,7 @@ def _event(kind: str, data: Any, number: int | None) -> bytes:
     """Return one event; JSON has no line breaks, so that its data is one line."""
     try:
         text = json.dumps(data, ensure_ascii=False, allow_nan=False)
-    except (ValueError, TypeError):  # something that is not finite, or no plain data
+    except (ValueError, TypeError):  # something that is not finite, or not plain data
         text = to_json(data)
     head = "" if number is None else f"id: {number}\n"
     return f"{head}event: {kind}\ndata: {text}\n\n".encode()

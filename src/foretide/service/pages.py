@@ -1,4 +1,4 @@
-"""The dashboard and the page that documents the API: files of the package, which load nothing from elsewhere."""
+"""The dashboard and the page that documents the API: files of the package, which load nothing from other sites."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from foretide.service.state import state_of
 __all__ = ["add_pages"]
 
 _FILES = Path(__file__).parent / "static"
-# Looked at anew each time: a new version of the package shows at once.
+# Read each time, so that a new version of the package shows at once.
 _FRESH = {"Cache-Control": "no-cache"}
 _METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -42,7 +42,7 @@ def icon() -> Response:
 
 @_router.get("/healthz")
 def health() -> Response:
-    """Tell that the service is up."""
+    """Report that the service is up."""
     return json_answer({"status": "up", "version": __version__})
 
 

@@ -1,4 +1,4 @@
-"""Metrics for Prometheus: what the service does itself, and what the runs that are alive do."""
+"""Metrics for Prometheus: what the service does, and what live runs do."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["RunCollector", "ServiceMetrics"]
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE"})
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 30.0)
 _LEVELS = (0.5, 0.95, 0.99)
-# Latencies of a scrape are those of the last minute: single batches would jump.
+# A scrape reports the latencies of the last minute: single batches would be too noisy.
 _RECENT_S = 60.0
 
 
@@ -31,7 +31,7 @@ class ServiceMetrics:
     store : RunStore
         The runs.
     now : callable
-        Tells Unix time.
+        Gives Unix time.
     """
 
     def __init__(self, store: RunStore, now: Callable[[], float] = time.time) -> None:
@@ -84,14 +84,14 @@ class RunCollector(Collector):
     store : RunStore
         The runs.
     now : callable
-        Tells Unix time.
+        Gives Unix time.
     """
 
     def __init__(self, store: RunStore, now: Callable[[], float] = time.time) -> None:
         self._store, self._now = store, now
 
     def describe(self) -> list[GaugeMetricFamily]:
-        """Name nothing beforehand: that would read the store."""
+        """Describe no metrics in advance: that would read the store."""
         return []
 
     def collect(self) -> Iterator[GaugeMetricFamily]:

@@ -51,11 +51,11 @@ _EVENT = {
     "properties": {
         "event": {"enum": ["measurement", "latency", "decision", "event", "features", "end"]},
         "data": {"type": "string", "description": "JSON."},
-        "id": {"type": "string", "description": "The row to go on from, as `Last-Event-ID` or `after`."},
+        "id": {"type": "string", "description": "The row to continue from, as `Last-Event-ID` or `after`."},
     },
     "required": ["event", "data"],
 }
-# Workers and machines tell of themselves at least this often (SPEC I3), twice over.
+# Twice the longest time between two reports of a worker or machine (SPEC I3).
 _FEATURES_S = 60.0
 
 
@@ -65,7 +65,7 @@ def list_runs(
     last: Last = 100,
     name: Annotated[str | None, Query(description="Only runs of this name.", max_length=200)] = None,
 ) -> Response:
-    """Return recorded runs, the newest first; one whose process ended without a word is called lost."""
+    """Return recorded runs, the newest first; one whose process ended without reporting it is called lost."""
     state = state_of(request)
     found = [info for info in reversed(state.store.runs()) if name is None or info.name == name]
     return json_answer({"runs": [run_entry(info, state.now()) for info in found[:last]]})
@@ -125,7 +125,7 @@ def show_measurements(
 
 @router.get("/{run}/forecasts", summary="Show what was expected", response_model=schemas.Forecasts, responses=_FOUND)
 def show_forecasts(request: Request, run: RunName, since_s: Since = None, last: Last = 600) -> Response:
-    """Return what each forecast said of the interval after it: mean rate and band, by source."""
+    """Return what each forecast expected of the next interval: mean rate and band, by source."""
     state = state_of(request)
     found = state.run(run)
     forecasts = found.forecasts(_since(since_s))[-_bounded(last, state) :]
@@ -162,7 +162,7 @@ def explain_decision(
 
 @router.get("/{run}/plan", summary="Show the plan in force", response_model=schemas.CurrentPlan, responses=_FOUND)
 def show_plan(request: Request, run: RunName) -> Response:
-    """Return the last plan that the running system took."""
+    """Return the last plan that the running system applied."""
     plan: Plan | None = state_of(request).run(run).latest_plan()
     if plan is None:
         return json_answer({"planner": None, "made_at_s": None, "replicas": {}, "notes": []})
@@ -172,7 +172,7 @@ def show_plan(request: Request, run: RunName) -> Response:
 
 @router.get("/{run}/advice", summary="Recommend replicas", response_model=schemas.Advice, responses=_FOUND)
 def advise(request: Request, run: RunName) -> Response:
-    """Return what the last decision with a plan recommends, beside what was active: advice for whoever scales."""
+    """Return what the last decision with a plan recommends, next to what was active: advice for an external scaler."""
     return json_answer(_advice(state_of(request).run(run)))
 
 
@@ -183,7 +183,7 @@ def show_latencies(
     since_s: Since = None,
     interval_s: Annotated[
         float | None,
-        Query(description="Seconds of an interval; else the time between two decisions.", gt=0, le=86_400),
+        Query(description="Seconds of an interval; by default the time between two decisions.", gt=0, le=86_400),
     ] = None,
 ) -> Response:
     """Return mean, p50, p95 and p99 of the latency of the events that left, interval by interval."""
@@ -241,8 +241,8 @@ def show_score(request: Request, run: RunName) -> Response:
 async def follow(
     request: Request,
     run: RunName,
-    after: Annotated[int | None, Query(description="The row after which to begin; else now.", ge=0, le=2**62)] = None,
-    last_event_id: Annotated[str | None, Header(description="Where a reader was that comes back.")] = None,
+    after: Annotated[int | None, Query(description="The row after which to begin; unset, now.", ge=0, le=2**62)] = None,
+    last_event_id: Annotated[str | None, Header(description="Where a returning reader left off.")] = None,
 ) -> Response:
     """Return what is stored of a run as it comes, as server-sent events, until the run has ended.
 

@@ -44,7 +44,7 @@ class Run(BaseModel):
     td_s: float | None = Field(description="Seconds between two decisions.")
     sources: list[str]
     operators: list[str]
-    outcome: dict[str, Any] = Field(description="How it went, as it said itself.")
+    outcome: dict[str, Any] = Field(description="Its metrics, as it reported them.")
     dropped: dict[str, int] = Field(description="Records that could not be stored, by kind.")
 
 
@@ -58,7 +58,7 @@ class RunDetails(Run):
     """A recorded run with its settings."""
 
     settings: dict[str, Any]
-    cursor: int = Field(description="The last row stored; `stream?after=` goes on from there.")
+    cursor: int = Field(description="The last row stored; `stream?after=` continues from there.")
 
 
 class TopologyPicture(BaseModel):
@@ -104,7 +104,7 @@ class Measurements(BaseModel):
 
 
 class Expected(BaseModel):
-    """What a forecast says of the interval after it."""
+    """What a forecast expects of the next interval."""
 
     source: str
     model: str
@@ -145,13 +145,13 @@ class Change(BaseModel):
 class DecisionEntry(BaseModel):
     """A decision in short."""
 
-    id: int = Field(description="What to ask for its reasons by.")
+    id: int = Field(description="Identifies it when requesting its reasons.")
     cycle: int
     at_s: float
     status: str = Field(description="`applied`, `unchanged`, `advised`, `refused`, `skipped` or `failed`.")
     planner: str | None
-    planned: int | None = Field(description="Replicas of all operators that the plan says.")
-    requested: int | None = Field(description="Those that the running system was asked for.")
+    planned: int | None = Field(description="Replicas of all operators in the plan.")
+    requested: int | None = Field(description="Those requested from the running system.")
     observed: int | None = Field(description="Those that were active just before.")
     changes: list[Change]
     notes: list[str]
@@ -221,7 +221,7 @@ class Recommendation(BaseModel):
 
 
 class Advice(BaseModel):
-    """What the last decision recommends, whether or not anyone acts upon it."""
+    """What the last decision recommends, whether or not it is acted upon."""
 
     advisory: bool = Field(description="Whether plans are advice only.")
     at_s: float | None
@@ -275,7 +275,7 @@ class Features(BaseModel):
 
 
 class Score(BaseModel):
-    """The metrics of SPEC P8 so far; what cannot be told yet is null or missing."""
+    """The metrics of SPEC P8 so far; what is not known yet is null or missing."""
 
     seconds: float
     events: float
@@ -311,8 +311,8 @@ class ControlState(BaseModel):
     """What can be, and is, set by hand about a run."""
 
     steerable: bool
-    obstacle: str = Field(description="Why it cannot be steered from here; empty where it can.")
+    obstacle: str = Field(description="Why it cannot be steered from here; empty if it can.")
     paused: bool
     version: int = Field(description="Counts the changes.")
-    replicas: dict[str, int] = Field(description="Replicas that the next batch will have, where they were ever set.")
+    replicas: dict[str, int] = Field(description="Replicas that the next batch will have, if they were ever set.")
     overrides: list[OverrideEntry]

@@ -1,4 +1,4 @@
-"""The service as a process, or as a thread beside a run."""
+"""The service as a process, or as a background thread of a run."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from foretide.store import RunStore
 
 __all__ = ["BackgroundService"]
 
-# Followers of live data would keep the service from ending.
+# Readers of live data would keep the service from ending.
 _GRACE_S = 2
 _START_S = 30.0
-# Clients that ask now and then keep their connection.
+# Clients that send requests now and then keep their connection.
 _IDLE_S = 30
 
 
 class BackgroundService(Background):
-    """The service in a thread of this process, for instance beside a run; as a context manager it ends with it.
+    """The service in a background thread, for instance of a run; as a context manager it ends with the block.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ class BackgroundService(Background):
         return _url(self._socket)
 
     def start(self) -> None:
-        """Begin to serve, and return once it does."""
+        """Start serving, and return once it does."""
         super().start()
         due_s = time.monotonic() + _START_S
         while not self._server.started and self.is_alive and time.monotonic() < due_s:
@@ -91,7 +91,7 @@ def _server(store: RunStore, settings: ServiceSettings) -> uvicorn.Server:
 
 
 def _listen(settings: ServiceSettings) -> socket.socket:
-    """Return a socket that listens, or say why there is none before anything else begins."""
+    """Return a listening socket, or raise an error before anything else starts."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE

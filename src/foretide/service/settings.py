@@ -1,4 +1,4 @@
-"""The settings of the service: where it listens, who may ask, and how much."""
+"""The settings of the service: where it listens, who may use it, and how much."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SHORTEST_TOKEN = 16
 
 
 class ServiceSettings(Settings):
-    """Where the service listens, who may ask it, and how much one may ask for."""
+    """Where the service listens, who may use it, and how much a client may request."""
 
     host: str = Field(
         default="127.0.0.1", min_length=1, description="The address to listen on; any but loopback needs a token."
@@ -28,18 +28,18 @@ class ServiceSettings(Settings):
         default=None, repr=False, description="What requests must carry as `Authorization: Bearer TOKEN`."
     )
     max_body_kb: float = Field(default=1_024.0, gt=0, description="Kilobytes that the body of a request may have.")
-    max_samples: int = Field(default=10_000, ge=1, description="Samples that a forecast may be asked from.")
-    max_horizon: int = Field(default=1_000, ge=1, description="Steps that a forecast may be asked for.")
-    rate_per_s: float = Field(default=500.0, gt=0, description="Requests a second that one client may go on with.")
+    max_samples: int = Field(default=10_000, ge=1, description="Samples that a forecast may be made from.")
+    max_horizon: int = Field(default=1_000, ge=1, description="Steps that a forecast may have.")
+    rate_per_s: float = Field(default=500.0, gt=0, description="Requests a second that one client may sustain.")
     burst: int = Field(default=1_000, ge=1, description="Requests that one client may make at once.")
     max_rows: int = Field(default=20_000, ge=1, description="Records of a run that one request may read.")
     forecast_threads: int = Field(
-        default=2, ge=1, le=64, description="Threads for dear models; cheap ones have one of their own."
+        default=2, ge=1, le=64, description="Threads for expensive models; cheap ones share one other thread."
     )
     forecast_queue: int = Field(default=256, ge=1, description="Forecasts that may wait for a thread, of either kind.")
     forecast_deadline_s: float = Field(default=30.0, gt=0, description="Seconds after which a forecast is given up.")
     max_streams: int = Field(default=64, ge=1, description="Live streams that may be open at once.")
-    poll_s: float = Field(default=0.2, ge=0.02, le=10, description="Seconds between two looks for news of a run.")
+    poll_s: float = Field(default=0.2, ge=0.02, le=10, description="Seconds between two checks for news of a run.")
 
     @model_validator(mode="after")
     def _is_guarded(self) -> ServiceSettings:
@@ -62,7 +62,7 @@ class ServiceSettings(Settings):
 
 @lru_cache(256)
 def is_loopback(host: str) -> bool:
-    """Tell whether an address leads to this machine alone.
+    """Return whether an address leads to this machine alone.
 
     >>> [is_loopback(host) for host in ("127.0.0.1", "::1", "localhost", "0.0.0.0", "example.org")]
     [True, True, True, False, False]

@@ -33,7 +33,7 @@ class ServiceState:
     hub : LiveHub
         News of runs.
     now : callable
-        Tells Unix time.
+        Gives Unix time.
     """
 
     store: RunStore

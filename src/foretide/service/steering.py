@@ -1,4 +1,4 @@
-"""Taking the wheel of a run: pause, resume, and replicas set by hand for a while."""
+"""Steering a run by hand: pause, resume, and replicas set by hand for a while."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class OverrideRequest(BaseModel):
     for_s: float = Field(
         gt=0, le=_LONGEST_S, allow_inf_nan=False, description="Seconds after which plans decide again."
     )
-    reason: str = Field(default="", max_length=200, description="Why, for whoever reads the decisions.")
+    reason: str = Field(default="", max_length=200, description="Why, for readers of the decisions.")
 
 
 OperatorName = Annotated[str, Path(description="The operator.", examples=["count"])]
@@ -53,7 +53,7 @@ def show(request: Request, run: RunName) -> Response:
 
 @router.post("/pause", summary="Pause a run", response_model=ControlState, responses=_CHANGE)
 def pause(request: Request, run: RunName) -> Response:
-    """Let sources admit nothing new; what is inside goes on to its end."""
+    """Let sources admit nothing new; what was admitted is processed to the end."""
     return _changed(request, run, paused=True)
 
 
@@ -69,19 +69,19 @@ def resume(request: Request, run: RunName) -> Response:
     response_model=ControlState,
     responses=problems(400, 404, 409, 413, 422),
 )
-def override(request: Request, run: RunName, operator: OperatorName, asked: OverrideRequest) -> Response:
-    """Give an operator so many replicas from its next batch on, whatever plans say, until the time is over."""
+def override(request: Request, run: RunName, operator: OperatorName, wanted: OverrideRequest) -> Response:
+    """Give an operator so many replicas from its next batch on, whatever plans say, until the time is up."""
     state = state_of(request)
     info = state.run(run).info
     _check_operator(info, operator)
     bounds = topology_of(info).operator(operator).replicas
-    if not bounds.minimum <= asked.replicas <= bounds.maximum:
+    if not bounds.minimum <= wanted.replicas <= bounds.maximum:
         detail = (
-            f"expected between {bounds.minimum} and {bounds.maximum} replicas of {operator!r}, got {asked.replicas}"
+            f"expected between {bounds.minimum} and {bounds.maximum} replicas of {operator!r}, got {wanted.replicas}"
         )
         raise Problem(422, "out-of-bounds", detail, errors=[("#/replicas", detail)])
-    until_s = state.now() + asked.for_s
-    _runtime(info, state).override(operator, Override(asked.replicas, until_s, asked.reason), state.now())
+    until_s = state.now() + wanted.for_s
+    _runtime(info, state).override(operator, Override(wanted.replicas, until_s, wanted.reason), state.now())
     return json_answer(_control(info, state))
 
 
@@ -92,7 +92,7 @@ def override(request: Request, run: RunName, operator: OperatorName, asked: Over
     responses=_CHANGE,
 )
 def let_go(request: Request, run: RunName, operator: OperatorName) -> Response:
-    """Drop what was set by hand for an operator; nothing happens where nothing was."""
+    """Drop what was set by hand for an operator; does nothing if nothing was set."""
     state = state_of(request)
     info = state.run(run).info
     _check_operator(info, operator)
@@ -122,7 +122,7 @@ def _runtime(info: RunInfo, state: ServiceState) -> RuntimeStore:
 
 
 def _obstacle(info: RunInfo, state: ServiceState) -> str:
-    """Return why a run cannot be steered; nothing where it can."""
+    """Return why a run cannot be steered; empty if it can."""
     if not info.is_alive(state.now()):
         return f"expected one that runs, got one that is {info.status if info.status != 'running' else 'lost'}"
     if not isinstance(info.settings.get(RUNTIME_PATH), str):

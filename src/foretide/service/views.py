@@ -41,7 +41,7 @@ LEVELS: Mapping[str, float] = {"p50_s": 0.5, "p95_s": 0.95, "p99_s": 0.99}
 
 
 def run_entry(info: RunInfo, now_s: float) -> dict[str, Any]:
-    """Return a run without its records; one whose process ended without a word is called lost."""
+    """Return a run without its records; one whose process ended without reporting it is called lost."""
     lost = info.status == "running" and not info.is_alive(now_s)
     return {
         "id": info.id,
@@ -127,7 +127,7 @@ def measurement_row(measurement: Measurement) -> dict[str, Any]:
 
 
 def decision_entry(decision: StoredDecision, info: RunInfo) -> dict[str, Any]:
-    """Return a decision in short: what it changed, and what it had to say."""
+    """Return a decision in short: what it changed, and its notes."""
     action, plan = decision.action, decision.plan
     totals = {name: None if action is None else int(getattr(action, name).sum()) for name in _COUNTS}
     changes = []
@@ -167,7 +167,7 @@ def decision_story(decision: StoredDecision, info: RunInfo) -> dict[str, Any]:
 
 
 def expected(forecast: Forecast, td_s: float | None) -> dict[str, Any]:
-    """Return what a forecast says of the next interval: its mean rate, and the widest band it has."""
+    """Return what a forecast expects of the next interval: its mean rate, and the widest band it has."""
     span_s = td_s or forecast.step_s * forecast.mean.size
     levels = sorted(forecast.quantiles)
     outer = {"low": levels[0], "high": levels[-1]} if len(levels) > 1 else {}
@@ -185,7 +185,7 @@ def expected(forecast: Forecast, td_s: float | None) -> dict[str, Any]:
 
 
 def forecast_columns(info: RunInfo, forecasts: Iterable[Forecast]) -> dict[str, Any]:
-    """Return forecasts by source, each with what it says of the interval after it."""
+    """Return forecasts by source, each with what it expects of the next interval."""
     by_source: dict[str, list[dict[str, Any]]] = {name: [] for name in info.layout.sources}
     for forecast in forecasts:
         by_source.setdefault(forecast.series, []).append(expected(forecast, info.td_s))
@@ -266,5 +266,5 @@ def run_score(run: RecordedRun, most: int) -> dict[str, Any]:
         by = Yardstick(r_over=float(body["pool"]), td_s=td_s)
         body |= asdict(score_run(RunCourse.of(topology, while_it_ran(measurements)), estimates, latency, by))
     except MetricsError:
-        pass  # nothing was measured yet
+        pass  # nothing has been measured yet
     return {name: rounded(value) for name, value in body.items()}

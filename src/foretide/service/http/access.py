@@ -1,4 +1,4 @@
-"""Who may ask: the token, the name that the service is called by, and pages of others that would use one's browser."""
+"""Access control: the token, the host name of the request, and requests that other sites make through a browser."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from foretide.service.settings import ServiceSettings, is_loopback
 __all__ = ["Gate"]
 
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
-#: What has nothing to hide: the page and its files, whether the service is up, and what the API is like.
+#: Public paths: the page and its files, whether the service is up, and the description of the API.
 _OPEN = frozenset({"/", "/healthz", "/docs", "/openapi.json"})
 _OPEN_UNDER = ("/static/",)
 
@@ -41,12 +41,12 @@ class Gate:
     settings: ServiceSettings
 
     def check(self, method: str, path: str, headers: Mapping[str, str]) -> None:
-        """Return for a request that may pass.
+        """Return if a request may pass.
 
         Raises
         ------
         Problem
-            401 without the right token, 403 for a wrong name of the service or a foreign page.
+            401 without the right token, 403 for a wrong host name or a page of another site.
         """
         self._check_host(headers.get("host", ""))
         self._check_origin(method, headers)
@@ -54,7 +54,7 @@ class Gate:
             self._check_token(headers.get("authorization"))
 
     def _check_host(self, host: str) -> None:
-        """Refuse a name that leads here by a trick of another's name server, while no token tells friend from foe."""
+        """Refuse other host names if there is no token: a foreign name server may point one here (DNS rebinding)."""
         if self.settings.token is not None:
             return
         name = _name(host)
@@ -78,7 +78,7 @@ class Gate:
             detail = "expected a token as 'Authorization: Bearer TOKEN', got none"
             raise Problem(401, "token-missing", detail, headers=challenge)
         kind, _, given = authorization.partition(" ")
-        # As long for a token that is nearly right as for any other.
+        # In constant time, however much of the token is right.
         if kind.lower() != "bearer" or not hmac.compare_digest(given.strip().encode(), token.encode()):
             detail = "expected the token that the service was started with, got another one"
             raise Problem(401, "token-wrong", detail, headers=challenge)

@@ -23,7 +23,7 @@ def json_answer(data: Any, status: int = 200) -> Response:
 
 
 def rounded(values: Any) -> Any:
-    """Return numbers with as many digits as anyone reads, as plain lists.
+    """Return numbers rounded to readable precision, as plain lists.
 
     >>> import numpy as np
     >>> rounded(np.array([1 / 3, 2.0]))
@@ -36,7 +36,7 @@ def rounded(values: Any) -> Any:
 
 
 def columns(names: tuple[str, ...], table: Any) -> dict[str, Any]:
-    """Return a table with a column for each name as one list a name.
+    """Return a table with a column for each name as one list per name.
 
     >>> import numpy as np
     >>> columns(("a", "b"), np.array([[1, 2], [3, 4]]))

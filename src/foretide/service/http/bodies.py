@@ -1,4 +1,4 @@
-"""Bodies of requests, read in one step from bytes to a checked record: several times as quick as FastAPI's own two."""
+"""Bodies of requests, read in one step from bytes to a checked record: several times faster than FastAPI's two."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def body_of(request: Request, model: type[_Model]) -> _Model:
     Raises
     ------
     RequestValidationError
-        When it is no JSON, or does not fit.
+        When it is not JSON, or does not match the record.
     """
     try:
         return model.model_validate_json(await request.body())

@@ -15,19 +15,19 @@ from foretide.service.settings import ServiceSettings
 
 __all__ = ["Entrance"]
 
-# Nothing from elsewhere is loaded, run, or allowed to frame the page.
+# Nothing from other sites is loaded, run, or allowed to frame the page.
 _POLICY = "default-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 _DATA = [(b"x-content-type-options", b"nosniff")]
 _PAGES = [*_DATA, (b"content-security-policy", _POLICY.encode()), (b"referrer-policy", b"no-referrer")]
 
 
 class Entrance:
-    """Checks access and limits, adds headers that browsers heed, and counts requests.
+    """Checks access and limits, adds security headers, and counts requests.
 
     Parameters
     ----------
     app : ASGI application
-        What is behind it.
+        The application behind it.
     settings : ServiceSettings
         Token and limits.
     metrics : ServiceMetrics

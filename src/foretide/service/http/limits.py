@@ -1,4 +1,4 @@
-"""How much one may ask for: requests a second, and bytes of a body."""
+"""Limits: requests a second, and bytes of a body."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from foretide.service.http.problems import Problem
 
 __all__ = ["BodyCounter", "RateLimit"]
 
-# Clients that are remembered; the one not heard of for longest is forgotten, and may begin anew.
+# Clients that are remembered; the one silent for longest is forgotten, and starts over.
 _CLIENTS = 10_000
 
 
@@ -21,11 +21,11 @@ class RateLimit:
     Parameters
     ----------
     rate_per_s : float
-        Requests a second that one may go on with.
+        Requests a second that a client may sustain.
     burst : int
-        Requests that one may make at once after a rest.
+        Requests that a client may make at once after a pause.
     monotonic : callable
-        Tells how much time has passed, in seconds.
+        A monotonic clock, in seconds.
 
     Examples
     --------
@@ -87,6 +87,6 @@ class BodyCounter:
         """
         self._count += count
         if self._count > self._most:
-            # Too many to be read for an answer's sake: the connection ends with it.
+            # Too many to read just to send an answer: the connection is closed with it.
             detail = f"expected a body of at most {self._most:,} bytes, got more"
             raise Problem(413, "body-too-large", detail, headers={"Connection": "close"})

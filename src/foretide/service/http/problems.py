@@ -95,7 +95,7 @@ def problem_response(problem: Problem) -> Response:
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Return what a route may answer beside its own answer, for the OpenAPI document."""
+    """Return what a route may answer besides its own answer, for the OpenAPI document."""
     every = sorted({*statuses, 401, 403, 429})
     schema = {"$ref": "#/components/schemas/ProblemDocument"}
     return {
@@ -166,4 +166,4 @@ async def _of_ours(_: Request, error: Exception) -> Response:
 
 async def _of_anything(request: Request, error: Exception) -> Response:
     _LOG.error("%s %s failed", request.method, request.url.path, exc_info=error)
-    return problem_response(Problem(500, "failed", "the service failed on this request; its log says more"))
+    return problem_response(Problem(500, "failed", "the service failed on this request; see its log"))
