@@ -13,19 +13,19 @@ from foretide.health.policies.base import Verdict
 
 __all__ = ["Bypass", "BypassSettings", "Step", "WorkerState"]
 
-#: How a worker stands: it gets events, or none for a while, or events again but under watch.
+#: The state of a worker: it gets events, or none for a while, or events again on probation.
 Standing: TypeAlias = Literal["healthy", "bypassed", "probation"]
 
 
 class BypassSettings(Settings):
     """When workers are bypassed, and for how long."""
 
-    confirm: int = Field(default=3, ge=1, description="Looks in a row at which a worker must be suspicious.")
+    confirm: int = Field(default=3, ge=1, description="Consecutive checks at which a worker must be suspicious.")
     cool_down_s: float = Field(default=60.0, gt=0, description="Seconds for which a worker gets nothing.")
     probation_s: float = Field(
-        default=30.0, ge=0, description="Seconds after its return in which one suspicious look is enough."
+        default=30.0, ge=0, description="Seconds after its return in which one suspicious check is enough."
     )
-    back_off: float = Field(default=2.0, ge=1, description="By what the cool-down grows when it fails its probation.")
+    back_off: float = Field(default=2.0, ge=1, description="Factor on the cool-down when it fails its probation.")
     longest_s: float = Field(default=600.0, gt=0, description="The longest cool-down, however often it fails.")
     scope: Literal["worker", "machine"] = Field(
         default="worker", description="Whether all workers of the machine are bypassed with it, as in the paper."
@@ -35,14 +35,14 @@ class BypassSettings(Settings):
 
 @dataclass(frozen=True)
 class WorkerState:
-    """How one worker stands.
+    """The state of one worker.
 
     Parameters
     ----------
     standing : {"healthy", "bypassed", "probation"}
         What it may do.
     suspicions : int
-        Looks in a row at which it was suspicious.
+        Consecutive checks at which it was suspicious.
     until_s : float
         When its cool-down or probation ends.
     cool_down_s : float
@@ -60,7 +60,7 @@ class WorkerState:
 
 @dataclass(frozen=True)
 class Step:
-    """What one look changed.
+    """What one check changed.
 
     Parameters
     ----------
@@ -82,12 +82,12 @@ class Bypass:
     """Counts verdicts, bypasses workers, and takes them back after a cool-down.
 
     At least one worker always gets events, and never more than the share `at_most` is bypassed, so that a policy that
-    suspects everyone does no harm. The worst go first.
+    suspects every worker does no harm. The worst go first.
 
     Parameters
     ----------
     settings : BypassSettings
-        Patience and limits.
+        Counts, times and limits.
 
     Examples
     --------
@@ -106,7 +106,7 @@ class Bypass:
         self._states: dict[str, WorkerState] = {}
 
     def state(self, worker: str) -> WorkerState:
-        """Return how a worker stands; one that was never seen is healthy."""
+        """Return the state of a worker; one that was never seen is healthy."""
         return self._states.get(worker, WorkerState())
 
     @property
@@ -122,9 +122,9 @@ class Bypass:
         now_s : float
             The present instant.
         present : iterable of str
-            All workers there are, bypassed ones included; others are forgotten.
+            All workers, bypassed ones included; others are forgotten.
         verdicts : sequence of Verdict
-            What the policy thinks of them. A worker without a verdict keeps its count.
+            The policy's verdicts. A worker without a verdict keeps its count.
         """
         workers = tuple(dict.fromkeys(present))
         self._states = {worker: self.state(worker) for worker in workers}
@@ -141,7 +141,7 @@ class Bypass:
         return Step(taken, readmitted, spared, reasons)
 
     def restore(self, worker: str) -> None:
-        """Take a worker back that could not be bypassed after all; its count starts anew."""
+        """Take a worker back that could not be bypassed after all; its count starts over."""
         if worker in self._states:
             self._states[worker] = WorkerState()
 
@@ -159,7 +159,7 @@ class Bypass:
         return tuple(readmitted)
 
     def _is_over(self, state: WorkerState, now_s: float) -> bool:
-        # A clock that was set back must not keep a worker out for hours.
+        # If the clock was set back, a worker must not stay bypassed for hours.
         longest_s = max(state.cool_down_s, self.settings.probation_s)
         return now_s >= state.until_s or now_s < state.until_s - longest_s
 

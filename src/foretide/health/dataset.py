@@ -72,7 +72,7 @@ def target_columns() -> list[int]:
 
 
 def to_tables(samples: Iterable[FeatureSample], step_s: float) -> dict[str, MachineTable]:
-    """Return a table for each machine that `samples` are of.
+    """Return a table for each machine in `samples`.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ def _natural(name: str) -> tuple[int, str]:
 
 
 def _grid(samples: Sequence[tuple[int, FeatureSample]], names: Sequence[str], steps: int) -> Floats:
-    """Return means by step; gaps are filled with what was there before, and with 0 before the first value."""
+    """Return means by step; gaps are filled with the value before, and with 0 before the first value."""
     total, count = np.zeros((steps, len(names))), np.zeros((steps, len(names)))
     columns: Mapping[str, int] = {name: column for column, name in enumerate(names)}
     for bin, sample in samples:

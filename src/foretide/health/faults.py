@@ -1,4 +1,4 @@
-"""Disturbing workers on purpose: for experiments, and to see whether a detector does what it says.
+"""Disturbing workers on purpose: for experiments, and to test detectors.
 
 The processes are those of this user on this machine; nothing else is touched.
 """
@@ -28,7 +28,7 @@ def executor_processes(executor: str, below: int | None = None) -> tuple[int, ..
     executor : str
         The id that Spark gave it.
     below : int, optional
-        The process that started Spark, where several applications run: this one unless given.
+        The process that started Spark, if several applications run; by default this one.
 
     Raises
     ------
@@ -42,20 +42,20 @@ def executor_processes(executor: str, below: int | None = None) -> tuple[int, ..
             words = process.cmdline()
             if "--executor-id" in words and words[words.index("--executor-id") + 1] == executor:
                 return (process.pid, *(child.pid for child in process.children(recursive=True)))
-        except psutil.Error:  # it ended while we looked
+        except psutil.Error:  # it ended meanwhile
             continue
     raise ConfigError("executor", expected="an executor of this application on this machine", got=executor)
 
 
 class Throttle(Background):
-    """Lets processes run for a share of the time only, by stopping and continuing them in turn.
+    """Lets processes run for only a share of the time, by stopping and continuing them in turn.
 
-    As a context manager; processes go on at full speed afterwards, and those that have ended are left alone.
+    A context manager; processes run at full speed afterwards, and those that have ended are left alone.
 
     Parameters
     ----------
     find : callable
-        Returns the process ids; asked again now and then, since workers may start others.
+        Returns the process ids; called again now and then, since workers may start others.
     share : float
         The share of the time in which they run.
     period_s : float
@@ -72,7 +72,7 @@ class Throttle(Background):
         self._pids = tuple(find())
 
     def stop(self, timeout_s: float = 10.0) -> None:
-        """Let the processes go on."""
+        """Let the processes continue."""
         super().stop(timeout_s)
         self._send(signal.SIGCONT)
 

@@ -1,8 +1,8 @@
-"""The features of workers and machines (SPEC I3): each with its name, its unit, what it says and how it is had.
+"""The features of workers and machines (SPEC I3): each with its name, its unit, its meaning and its origin.
 
 [IDRNN]_ names some of its 24 worker and 57 machine features and leaves out the rest. These cover all that it names and
-what its tools (pidstat and sar) print beside them. A worker is an executor: its JVM together with the Python processes
-that run its tasks. A feature that a system cannot tell is NaN.
+what its tools (pidstat and sar) print besides. A worker is an executor: its JVM together with the Python processes
+that run its tasks. A feature that a system cannot provide is NaN.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Feature:
     Parameters
     ----------
     name, unit, about : str
-        What it is called, what it is measured in, and what it says.
+        Its name, its unit and its meaning.
     group : str
         What it belongs to: ``stream`` for what tasks measure about events, else the resource.
     how : {"level", "rate", "part"}
@@ -62,7 +62,7 @@ class Feature:
     scale: float = 1.0
 
     def value(self, before: Mapping[str, float], after: Mapping[str, float], seconds: float) -> float:
-        """Return its value from two readings so many seconds apart; NaN where they do not tell.
+        """Return its value from two readings so many seconds apart; NaN if they do not determine it.
 
         >>> busy = Feature("cpu", "%", "time on a core", "cpu", "rate", "busy_s", scale=100.0)
         >>> busy.value({"busy_s": 1.0}, {"busy_s": 3.0}, 4.0)
@@ -81,7 +81,7 @@ class Feature:
         against = after.get(self.by, np.nan) - before.get(self.by, np.nan)
         if against > 0:
             return grown / against * self.scale
-        # A mean over no events is not known; a share of a resource that nobody asked for is none.
+        # A mean over no events is not known; a share of a resource that nobody used is 0.
         return 0.0 if against == 0 and self.group != "stream" else np.nan
 
 
@@ -164,8 +164,8 @@ _MEMORY = {
     "available": ("MemAvailable", "memory that programs can have without swapping"),
     "buffers": ("Buffers", "buffers of block devices"),
     "cached": ("Cached", "page cache"),
-    "active": ("Active", "memory used of late"),
-    "inactive": ("Inactive", "memory not used of late"),
+    "active": ("Active", "memory used recently"),
+    "inactive": ("Inactive", "memory not used recently"),
     "anonymous": ("AnonPages", "memory of programs that no file backs"),
     "mapped": ("Mapped", "files mapped into programs"),
     "shared": ("Shmem", "shared memory"),

@@ -1,6 +1,6 @@
-"""Reading a host: ``/proc`` where there is one, else what psutil can tell.
+"""Reading a host: ``/proc`` if there is one, otherwise what psutil offers.
 
-Nothing here raises for what a system lacks or hides: the features that it would have given are unknown.
+Nothing here raises for what a system lacks or hides: features that depend on it are unknown.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class Executor:
     Parameters
     ----------
     id : str
-        What Spark calls it; ``driver`` where the driver runs tasks itself.
+        What Spark calls it; ``driver`` if the driver runs tasks itself.
     jvm : int
-        The process id of its JVM; that of the process itself where there is no JVM above it.
+        The process id of its JVM; that of the process itself if there is no JVM above it.
     daemon : int, optional
         The process id of the Python daemon below the JVM that the process comes from.
     """
@@ -75,7 +75,7 @@ def executor_of(pid: int, proc: Path = _PROC) -> Executor:
     """Return the executor that a process works for.
 
     The nearest Java process above it is the executor; its command line names it. The JVM of a driver, which runs the
-    tasks on ``local[n]``, is called ``driver``. Where there is no JVM above, the process stands for itself.
+    tasks on ``local[n]``, is called ``driver``. If there is no JVM above, the process stands for itself.
     """
     daemon = None
     for above in _ancestors(pid, proc):

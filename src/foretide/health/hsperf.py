@@ -17,7 +17,7 @@ _NS = 1e9
 
 
 def parse_hsperf(data: bytes) -> dict[str, float]:
-    """Return the numbers in the file by name; none where it is not such a file, or of another version.
+    """Return the numbers in the file by name; empty if it is not such a file, or of another version.
 
     >>> parse_hsperf(b"something else")
     {}

@@ -1,4 +1,4 @@
-"""Watching workers and going around those that misbehave: the controller and grouping manager of SPEC I6."""
+"""Watching workers and bypassing those that misbehave: the controller and grouping manager of SPEC I6."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _LOG = logging.getLogger(__name__)
 class HealthSettings(Settings):
     """How workers are watched."""
 
-    policy: str = Field(default="peers", description="Who says which workers misbehave.")
+    policy: str = Field(default="peers", description="The policy that decides which workers misbehave.")
     policies: dict[str, dict[str, Any]] = Field(default_factory=dict, description="Settings of policies, by name.")
     bypass: BypassSettings = Field(default_factory=BypassSettings, description="When workers are bypassed.")
     stalled_s: float = Field(
         default=1.0,
         ge=0,
-        description="Seconds after which a task that outlasts all others counts against its worker; 0: never.",
+        description="Seconds after which a task that runs longer than all others counts against its worker; 0: never.",
     )
     advisory: bool = Field(default=False, description="Whether bypasses are only reported.")
 
@@ -42,7 +42,7 @@ class HealthSettings(Settings):
 
 
 class WorkerActuator(Protocol):
-    """Keeps events from workers, and lets them come again."""
+    """Withholds events from workers, and readmits them."""
 
     def bypass(self, worker: str, reason: str) -> None:
         """Send nothing to a worker from now on.
@@ -61,7 +61,7 @@ class WorkerActuator(Protocol):
 
 @dataclass(frozen=True)
 class WorkerSignals:
-    """What tasks measured about a worker since the last look."""
+    """What tasks measured about a worker since the last check."""
 
     worker: str
     machine: str
@@ -70,7 +70,7 @@ class WorkerSignals:
 
 @dataclass(frozen=True)
 class Look:
-    """One look at the workers: what was seen, thought and changed."""
+    """One check of the workers: what was seen, judged and changed."""
 
     at_s: float
     policy: str
@@ -80,23 +80,23 @@ class Look:
 
 
 class HealthManager:
-    """Looks at workers, one moment after another, and bypasses those that misbehave.
+    """Checks workers again and again, and bypasses those that misbehave.
 
-    It never raises into the stream: a policy that fails, or has no model, is stood in for by `PeersPolicy`, and an
-    action that is refused leaves the worker where it is. Events say so.
+    It never raises into the stream: `PeersPolicy` stands in for a policy that fails or has no model, and an
+    action that is refused leaves the worker as it is. Events report both.
 
     Parameters
     ----------
     actuator : WorkerActuator
-        Who acts.
+        Carries out bypasses.
     settings : HealthSettings
-        Policy and patience.
+        The policy, and when to act.
     predictor : HealthPredictor, optional
         What is expected of workers.
     events : EventSink, optional
-        Hears ``health.bypassed``, ``health.readmitted``, ``health.spared``, ``health.refused``, ``health.degraded``.
+        Receives ``health.bypassed``, ``health.readmitted``, ``health.spared``, ``health.refused``, ``health.degraded``.
     clock : Clock
-        Tells the time.
+        Gives the time.
     """
 
     def __init__(
@@ -116,33 +116,33 @@ class HealthManager:
         self._trouble = ""
         self._spared: tuple[str, ...] = ()
         self.bypass = Bypass(self.settings.bypass)
-        #: The last look; None before the first.
+        #: The last check; None before the first.
         self.last: Look | None = None
 
     def features(self, samples: Iterable[FeatureSample]) -> None:
-        """Take note of features."""
+        """Take in features."""
         if self._predictor is not None:
             self._predictor.take(samples)
 
     def adopt(self, predictor: HealthPredictor) -> None:
-        """Take up other models."""
+        """Use other models."""
         self._predictor = predictor
 
     def look(self, signals: Sequence[WorkerSignals], present: Iterable[str] = ()) -> Look:
-        """Judge workers by what was measured since the last look, and act.
+        """Judge workers by what was measured since the last check, and act.
 
         Parameters
         ----------
         signals : sequence of WorkerSignals
             Of the workers that had tasks.
         present : iterable of str
-            Workers that are there beside them, bypassed ones for instance.
+            Other workers that are there, bypassed ones for instance.
         """
         now_s = self._clock.now_s()
         known = dict.fromkeys((*(each.worker for each in signals), *present))
         view = HealthView(now_s, tuple(self._view(each) for each in signals if not self._is_out(each.worker)))
         policy, verdicts = self._judge(view)
-        # One without tasks has no verdict, and stays what it is: it may only have had nothing to do.
+        # One without tasks has no verdict, and keeps its state: it may just have had nothing to do.
         step = self.bypass.look(now_s, known, verdicts)
         self._act(step)
         self.last = Look(now_s, policy, view, tuple(verdicts), step)
@@ -182,7 +182,7 @@ class HealthManager:
         return HealthView(view.at_s, workers)
 
     def _report(self, trouble: str) -> None:
-        """Tell when the policy stops to work, and when it works again."""
+        """Report when the policy stops working, and when it works again."""
         if trouble and not self._trouble:
             words = f"policy {self._policy.name!r}: {trouble}; {self._stand_in.name!r} stands in"
             self._emit("health.degraded", words, "warning")

@@ -1,4 +1,4 @@
-"""From recent features to what is expected of every worker next, and how wrong that was last time (SPEC I6)."""
+"""From recent features to what is expected of every worker next, and the last prediction error (SPEC I6)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from foretide.store import FeatureSample
 
 __all__ = ["ANY_MACHINE", "HealthPredictor", "WorkerForecast"]
 
-#: The name under which a model stands for machines that have none of their own.
+#: The name of the model for machines that have none of their own.
 ANY_MACHINE = "any"
 # Steps of features that are kept beyond what a model looks back to.
 _SPARE_STEPS = 4
@@ -34,7 +34,7 @@ class WorkerForecast:
     predicted : mapping of str to float
         Targets of the next step, in the units of the features.
     errors : mapping of str to float
-        Targets of the last step less what was predicted for it, in units of the range trained in; empty where nothing
+        Targets of the last step less what was predicted for it, in units of the range trained in; empty if nothing
         could be predicted yet.
     """
 
@@ -46,7 +46,7 @@ class WorkerForecast:
 
 
 class HealthPredictor:
-    """Keeps the latest features and asks the models.
+    """Keeps the latest features and runs the models.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ class HealthPredictor:
         self._samples: deque[FeatureSample] = deque()
 
     def take(self, samples: Iterable[FeatureSample]) -> None:
-        """Take note of features, and forget what is too old to matter."""
+        """Take in features, and forget what is too old to matter."""
         self._samples.extend(samples)
         if self._samples and self.models:
             reach_s = max((model.window + _SPARE_STEPS) * model.step_s for model in self.models.values())
@@ -70,7 +70,7 @@ class HealthPredictor:
     def forecasts(self) -> list[WorkerForecast]:
         """Return what is expected of every worker of which enough is known.
 
-        Two steps have to be seen for a prediction, and a third one to tell how wrong it was.
+        Two steps have to be seen for a prediction, and a third one to measure its error.
         """
         found: list[WorkerForecast] = []
         machines = {sample.machine for sample in self._samples}

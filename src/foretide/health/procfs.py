@@ -1,7 +1,7 @@
-"""Texts of Linux' ``/proc`` as counters: pure functions of what a file held, so that captured texts can test them.
+"""Linux ``/proc`` texts as counters: pure functions of a file's content, testable with captured texts.
 
-Every function returns flat counters by name, in the units of the file unless it says otherwise. A line that a kernel
-does not have is left out, and so is one that cannot be read: features that need it are then unknown.
+Every function returns flat counters by name, in the units of the file unless it says otherwise. A line that is
+missing or cannot be parsed is left out: features that need it are then unknown.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def parse_cpu(text: str) -> dict[str, float]:
     for name, values in _rows(text):
         if name == "cpu":
             found |= {f"cpu.{kind}": value for kind, value in zip(_CPU_KINDS, values, strict=False)}
-            found["cpu.total"] = sum(values[:8])  # user and nice have the guests' time in them
+            found["cpu.total"] = sum(values[:8])  # user and nice include the guests' time
         elif name.startswith("cpu"):
             core = dict(zip(_CPU_KINDS, values[:8], strict=False))
             found[f"core.{name[3:]}.total"] = sum(core.values())
@@ -109,7 +109,7 @@ def parse_disks(text: str) -> dict[str, float]:
 
 
 def parse_network(text: str) -> dict[str, float]:
-    r"""Return the counters of ``/proc/net/dev``: loopback apart from the sum over all other interfaces.
+    r"""Return the counters of ``/proc/net/dev``: loopback, and the sum over all other interfaces.
 
     >>> head = "Inter-| Receive\n face |bytes\n"
     >>> found = parse_network(head + "  lo: 5 1 0 0 0 0 0 0 5 1 0 0 0 0 0 0\neth0: 7 2 0 0 0 0 0 0 9 3 0 0 0 0 0 0")
@@ -186,7 +186,7 @@ def parse_process(texts: Mapping[str, str], ticks_per_s: float, page_kib: float)
     >>> found["started"], found["user_s"], found["threads"], found["rss_kib"], found["read_bytes"]
     (900.0, 1.5, 7.0, 1000.0, 9.0)
     """
-    # The name may hold blanks and brackets: what follows the last one counts from field 3 on.
+    # The name may contain blanks and brackets: after the last bracket, fields count from 3.
     fields = texts.get("stat", "").rpartition(")")[2].split()
     if len(fields) < 22:
         return {}
@@ -235,6 +235,6 @@ def _is_disk(name: str) -> bool:
 
 
 def _is_partition(name: str, names: set[str]) -> bool:
-    """Tell whether another device is the disk that this one is a part of: sda of sda1, nvme0n1 of nvme0n1p2."""
+    """Return whether another device is the disk that this one is a part of: sda of sda1, nvme0n1 of nvme0n1p2."""
     stem = name.rstrip("0123456789")
     return stem != name and (stem in names or (stem.endswith("p") and stem[:-1] in names))

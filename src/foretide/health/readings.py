@@ -1,4 +1,4 @@
-"""From two readings of a machine or a worker to its features; pure, so that captured readings can test it."""
+"""From two readings of a machine or a worker to its features; pure, so that it can be tested with captured readings."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _PARSERS = {
 
 @dataclass(frozen=True)
 class Reading:
-    """Counters at one instant, on a clock that never jumps."""
+    """Counters at one instant, on a monotonic clock."""
 
     at_s: float
     counters: Counters
@@ -73,7 +73,7 @@ class WorkerReading:
     Parameters
     ----------
     at_s : float
-        When, on a clock that never jumps.
+        When, on a monotonic clock.
     processes : mapping of str to Counters
         Those of each process, by its id.
     python : tuple of str
@@ -110,7 +110,7 @@ def machine_reading(at_s: float, texts: Mapping[str, str]) -> Reading:
     """
     found: dict[str, float] = {}
     for path, text in texts.items():
-        with suppress(ValueError):  # a kernel that writes it in another form
+        with suppress(ValueError):  # a kernel that writes it in another format
             if path.startswith("pressure/"):
                 found |= parse_pressure(path.removeprefix("pressure/"), text)
             elif path in _PARSERS:
@@ -169,7 +169,7 @@ def _core_shares(before: Counters, after: Counters) -> dict[str, float]:
 
 
 def _same(before: Counters, after: Counters | None) -> bool:
-    """Tell whether a process is the one that had its id before."""
+    """Return whether a process is the same one that had this id before."""
     return after is not None and before.get("started") == after.get("started")
 
 

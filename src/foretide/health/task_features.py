@@ -1,8 +1,8 @@
 """Features of workers and machines (SPEC I3), collected inside tasks and handed back with their results.
 
-A task asks whether its executor's features, and its machine's, are due; mostly they are not, and asking costs a look
-at a file. The task that finds them due reads the host, compares with the reading before, which may have been another
-task's, and leaves its own in that file. What tasks measure about events is added on the driver.
+A task checks whether its executor's features, and its machine's, are due; usually they are not, and the check costs a
+look at a file. The task that finds them due reads the host, compares with the previous reading, which may have been
+another task's, and leaves its own in that file. What tasks measure about events is added on the driver.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _DECIMALS = 6
 
 @dataclass(frozen=True)
 class FeatureOrder:
-    """What tasks are asked to collect.
+    """What tasks are to collect.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ class TaskTimes:
         self._finish_began: float | None = None
 
     def finishing(self) -> None:
-        """Take note that the task packs and sends what it has."""
+        """Note that the task now packs and sends its results."""
         self._finish_began = time.perf_counter()
 
     def to_json(self, parcels: int, order: FeatureOrder | None) -> dict[str, Any]:
@@ -77,7 +77,7 @@ class TaskTimes:
 
 
 def collect(order: FeatureOrder, directory: Path | None = None) -> dict[str, Any] | None:
-    """Return the features of this executor and machine that are due; None where none are. Never raises.
+    """Return the features of this executor and machine that are due; None if none are. Never raises.
 
     Values that are not known are None.
     """
@@ -87,7 +87,7 @@ def collect(order: FeatureOrder, directory: Path | None = None) -> dict[str, Any
         worker = _due(place / f"{order.run}-{executor.jvm}.json", order.every_s, lambda: _worker(executor))
         host = _due(place / f"{order.run}-{machine}.json", order.every_s, _machine)
     except Exception:
-        # Whatever a host refuses to tell, the events of the task matter more.
+        # Whatever cannot be read, the events of the task matter more.
         _LOG.debug("features could not be collected", exc_info=True)
         return None
     if worker is None and host is None:
@@ -124,7 +124,7 @@ def _due(path: Path, every_s: float, read: _Read) -> list[float | None] | None:
     with open(path, "a+", encoding="utf-8") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:  # another task of this host is at it
+        except OSError:  # another task of this host is doing it
             return None
         file.seek(0)
         before = _loaded(file.read())
@@ -132,7 +132,7 @@ def _due(path: Path, every_s: float, read: _Read) -> list[float | None] | None:
         # Between the look and the lock another task may have done it.
         if before is not None and 0 <= now[0] - before[0] < every_s / 2:
             return None
-        # The clock of readings starts anew with the machine.
+        # The clock of readings restarts with the machine.
         values = features(before if before is not None and before[0] < now[0] else None)
         file.truncate(0)
         json.dump(now, file)
@@ -157,11 +157,11 @@ def values_of(plain: Sequence[float | None]) -> list[float]:
 
 @cache
 def _directory() -> Path:
-    """Return a directory of this user's own for readings, rid of old ones."""
+    """Return this user's directory for readings, after removing old ones."""
     path = Path(tempfile.gettempdir()) / f"foretide-features-{os.getuid()}"
     path.mkdir(mode=0o700, exist_ok=True)
     if path.stat().st_uid != os.getuid():
-        raise PermissionError(f"{path} belongs to someone else")
+        raise PermissionError(f"{path} belongs to another user")
     for old in path.iterdir():
         if time.time() - old.stat().st_mtime > _STALE_S:
             old.unlink(missing_ok=True)

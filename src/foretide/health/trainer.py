@@ -1,4 +1,4 @@
-"""Models of workers over their lives: trained on what was recorded, kept in files, trained anew now and then."""
+"""The life cycle of models of workers: trained on recorded features, kept in files, retrained now and then."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ class ModelDirectory:
     Parameters
     ----------
     path : path
-        The directory; it need not be there yet.
+        The directory; it need not exist yet.
     events : EventSink, optional
-        Hears ``model.loaded`` and ``model.broken``.
+        Receives ``model.loaded`` and ``model.broken``.
     """
 
     def __init__(self, path: str | Path, events: EventSink | None = None) -> None:
@@ -100,7 +100,7 @@ def train_models(
 
 
 class HealthTrainer:
-    """Trains models anew from time to time, beside the stream.
+    """Retrains models from time to time, in the background.
 
     Parameters
     ----------
@@ -111,7 +111,7 @@ class HealthTrainer:
     directory : ModelDirectory, optional
         Where models are kept.
     events : EventSink, optional
-        Hears ``model.trained`` and ``model.failed``.
+        Receives ``model.trained`` and ``model.failed``.
     train : callable, optional
         How one is trained.
     """
@@ -132,7 +132,7 @@ class HealthTrainer:
         self._due_s: float | None = None
 
     def tick(self, now_s: float) -> dict[str, IdrnnModel] | None:
-        """Start a training that is due; return new models once when they are there, else None."""
+        """Start a training that is due; return new models once when they are ready, else None."""
         settings = self.settings
         if self._due_s is None or now_s < self._due_s - max(settings.every_s, settings.first_after_s):
             self._due_s = now_s + settings.first_after_s  # also after a clock that was set back
@@ -162,7 +162,7 @@ class HealthTrainer:
 
 
 def _train(table: MachineTable, settings: IdrnnSettings) -> IdrnnModel:
-    # Here, because models are loaded and asked without JAX.
+    # Imported here, because models are loaded and used without JAX.
     with needs_extra("deep", "training of a model of workers"):
         from foretide.health.idrnn.training import train_idrnn
     return train_idrnn(table, settings)

@@ -1,4 +1,4 @@
-"""Several networks trained side by side, each with windows of its own held back (SPEC I4)."""
+"""Several networks trained side by side, each with its own windows held back (SPEC I4)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Progress = Callable[[int, int, float], None]
 
 # Gradients through many steps can burst: one outlier must not undo what was learnt.
 _ADAM = optax.chain(optax.clip_by_global_norm(1.0), optax.scale_by_adam())
-# Epochs between two looks at the windows held back.
+# Epochs between two evaluations on the windows held back.
 _LOOK_EVERY = 10
 
 
@@ -37,11 +37,11 @@ class Lesson:
     Parameters
     ----------
     inputs : array over windows, steps and inputs
-        As its screen shows them.
+        As selected by its screen.
     targets : array over windows, steps, workers and targets
         Scaled.
     missed : array over windows, workers and targets
-        What followed less what the linear memory told, in units of its deviation.
+        What followed less what the linear memory predicted, in units of its deviation.
     fold : Fold
         Which of them it learns from.
     """
@@ -54,14 +54,14 @@ class Lesson:
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What training came to.
+    """The result of training.
 
     Parameters
     ----------
     networks : list of IdrnnNetwork
-        Of the epoch at which the windows held back were told best.
+        Of the epoch with the best predictions for the windows held back.
     factors : array over targets
-        The part of what the networks add that is to be believed, from 0 to 1.
+        The weight of what the networks add, from 0 to 1.
     error : float
         Mean squared error on the windows held back, by the variance of what the linear memory missed.
     """
@@ -105,9 +105,9 @@ def _arrays(lesson: Lesson) -> tuple[Floats32, Floats32, Floats32, Floats32]:
 
 
 def _judge(lessons: Sequence[Lesson], added: Floats32) -> tuple[Floats, list[float]]:
-    """Return how much of what networks add is to be believed, for each target, and the error of each with that.
+    """Return the weight of what networks add, for each target, and the resulting error of each.
 
-    One factor for all of them, found where their windows were held back: too few of those for one each.
+    One factor for all of them, found on the windows held back: there are too few for one each.
     """
     pairs = [
         (lesson.missed[lesson.fold.held], found[lesson.fold.held]) for lesson, found in zip(lessons, added, strict=True)

@@ -17,11 +17,11 @@ from foretide.records import Floats
 
 __all__ = ["LinearMemory", "MemoryForm", "Past", "context_of", "fit_memories", "fit_memory"]
 
-# What competes: penalties, in units of the variance of what is penalised, and numbers of features.
+# Candidates: penalties, in units of the variance of what is penalised, and numbers of features.
 _SHRINKAGES = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 _FEATURE_SHRINKAGES = (0.03, 0.3, 3.0)
 _COUNTS = (1, 2, 4, 8)
-# A form whose error is so much above the least has 1/e of its weight: with few windows the best is so by chance.
+# A form whose error is so much above the least has 1/e of its weight: with few windows the best may be so by chance.
 _TOLERANCE = 0.05
 # The penalty under which features are picked one after another.
 _PICKING = 0.1
@@ -54,7 +54,7 @@ class MemoryForm:
 
 @dataclass(frozen=True, eq=False)
 class Past:
-    """What a memory sees.
+    """The inputs of a memory.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ class Past:
 
 @dataclass(frozen=True, eq=False)
 class LinearMemory:
-    """Weights over steps, targets seen and targets told; over features and targets told; and what is added.
+    """Weights over steps, targets seen and targets predicted; over features and targets predicted; and a constant.
 
     Features are in units of `spread` from `centre`.
     """
@@ -191,7 +191,7 @@ def _mean(memories: Sequence[LinearMemory], parts: Floats32) -> LinearMemory:
 
 
 def _regression(targets: Floats32, ahead: Floats32, kind: int, form: MemoryForm) -> tuple[Floats, Floats]:
-    """Return what a target is told from, in rows, and what is told."""
+    """Return the predictors of a target, in rows, and the target."""
     past = targets[..., kind].transpose(0, 2, 1).astype(np.float64)
     told = ahead[..., kind].astype(np.float64)
     columns = past
@@ -203,7 +203,7 @@ def _regression(targets: Floats32, ahead: Floats32, kind: int, form: MemoryForm)
 
 
 def _penalties(form: MemoryForm, steps: int, kinds: int) -> Floats:
-    """Return the penalty of each column of `_regression`: what is long ago has to tell more to count."""
+    """Return the penalty of each column of `_regression`: the older the step, the higher."""
     ages = np.arange(steps - form.from_last, 0, -1, dtype=np.float64)
     return form.shrinkage * np.append(ages, np.ones((kinds - 1) * form.crossed))
 

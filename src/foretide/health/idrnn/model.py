@@ -24,7 +24,7 @@ from foretide.records import Floats
 
 __all__ = ["ARRAYS", "VERSION", "IdrnnModel", "tier_inputs"]
 
-#: Grows when features or equations change, so that older files do not fit any more.
+#: Grows when features or equations change, so that older files are refused.
 VERSION = 2
 _KIND = "i-drnn"
 _LAYERS = ("interference1", "interference2", "worker1", "worker2")
@@ -40,7 +40,7 @@ _RANGES = ("machine_low", "machine_span", "worker_low", "worker_span")
 
 @dataclass(frozen=True, eq=False)
 class IdrnnModel:
-    """Networks with the ranges that they were trained in; what they say is averaged.
+    """Networks with the ranges that they were trained in; their predictions are averaged.
 
     Tier 1 sees the machine's features and those of all its workers, and sums them up in a few numbers between 0 and 1:
     how much they disturb one another. Tier 2 sees these and a worker's own targets, with the same weights for each
@@ -49,9 +49,9 @@ class IdrnnModel:
     Departures from [IDRNN]_, all because a run of minutes has a hundred windows or two, not thousands:
 
     - gates have biases, the output is linear, and one network predicts all three targets;
-    - a linear memory (ridge regression) stands beside the gated units: of the worker's own targets, and of a few
-      features of the last step, its machine's, all workers' on average and its own; the gated units tell what it
-      misses, and how much of that is believed was chosen on windows held back, for each target;
+    - a linear memory (ridge regression) works alongside the gated units: of the worker's own targets, and of a few
+      features of the last step, its machine's, all workers' on average and its own; the gated units predict what it
+      misses, with a weight chosen on windows held back, for each target;
     - tier 1 sees the inputs that go with what the memory misses, not all of them, in units of their deviation on top of
       the min-max scaling;
     - the mean of several networks, each of which has seen another part of the run, not the best one of them;
@@ -91,7 +91,7 @@ class IdrnnModel:
         Parameters
         ----------
         machine_values : array over steps and features
-            The last steps of the machine; fewer than `window` will do.
+            The last steps of the machine; may be fewer than `window`.
         worker_values : array over steps, workers and features
             The same steps of its workers. The first tier sees as many of them as it has inputs for; a worker that is
             missing there counts as idle.
@@ -261,4 +261,4 @@ def _check_shapes(path: str | os.PathLike[str], weights: Mapping[str, npt.NDArra
 
 
 def _refused(path: str | os.PathLike[str], expected: str, got: str) -> HealthModelError:
-    return HealthModelError(f"model of workers {path}: expected {expected}, got {got}; train it anew")
+    return HealthModelError(f"model of workers {path}: expected {expected}, got {got}; train it again")

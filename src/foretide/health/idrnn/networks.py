@@ -46,7 +46,7 @@ class GruLayer(eqx.Module):
 
 
 class IdrnnNetwork(eqx.Module):
-    """Two tiers: what workers of a machine do to one another, and what becomes of each of them."""
+    """Two tiers: how workers of a machine affect one another, and the outcome for each of them."""
 
     interference1: GruLayer
     interference2: GruLayer
@@ -57,7 +57,7 @@ class IdrnnNetwork(eqx.Module):
 
     @classmethod
     def random(cls, settings: IdrnnSettings, width: int, targets: int, draw: np.random.Generator) -> IdrnnNetwork:
-        """Return a network with fresh weights, for so many inputs and targets; it has nothing to say at first."""
+        """Return a network with fresh weights, for so many inputs and targets; its output is 0 at first."""
         first, second, between = settings.interference_units, settings.worker_units, settings.representation
         return cls(
             GruLayer.random(width, first, draw),

@@ -14,7 +14,7 @@ from foretide.records import Floats
 __all__ = ["Floats32", "Ranges"]
 
 Floats32 = npt.NDArray[np.float32]
-# Far outside of what it was trained on a network has nothing to say; its numbers have to stay finite.
+# Far outside the range it was trained on a network is of no use; its numbers have to stay finite.
 _FURTHEST = 5.0
 
 
@@ -55,7 +55,7 @@ class Ranges:
         return _down(values, low, span)
 
     def targets_up(self, scaled: npt.ArrayLike) -> Floats:
-        """Return targets, over workers and targets, as what they were."""
+        """Return targets, over workers and targets, in their original units."""
         known = np.asarray(scaled, dtype=np.float64)
         low, span = self._for(known.shape[-2])
         columns = target_columns()

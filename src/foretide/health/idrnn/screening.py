@@ -1,4 +1,4 @@
-"""Which of the many inputs a network sees: those that go with what the linear memory could not tell."""
+"""Which of the many inputs a network sees: those correlated with what the linear memory missed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from foretide.health.idrnn.scaling import Floats32
 
 __all__ = ["FURTHEST", "Screen", "deviations", "screen_inputs"]
 
-#: A burst that was never seen must not drown all else: inputs end so many deviations from their mean.
+#: An unprecedented burst must not drown everything else: inputs are clipped at so many deviations from their mean.
 FURTHEST = np.float32(4.0)
 _LEAST_SPREAD = 1e-6
 
@@ -61,7 +61,7 @@ def screen_inputs(latest: Floats32, missed: Floats32, count: int) -> Screen:
     latest : array over windows and inputs
         The last step of each window.
     missed : array over windows, workers and targets
-        What followed less what the linear memory told.
+        What followed less what the linear memory predicted.
     count : int
         How many inputs.
 
@@ -73,7 +73,7 @@ def screen_inputs(latest: Floats32, missed: Floats32, count: int) -> Screen:
     """
     centre, spread = deviations(latest)
     units = np.clip((latest - centre) / spread, -FURTHEST, FURTHEST)
-    # Tier 1 tells all workers the same: what they have in common is what it can explain.
+    # Tier 1 gives all workers the same output: it can explain what they have in common.
     common = missed.mean(axis=1)
     common = (common - common.mean(axis=0)) / np.maximum(common.std(axis=0), 1e-12)
     fit = np.abs(units.T @ common).max(axis=1)
@@ -82,7 +82,7 @@ def screen_inputs(latest: Floats32, missed: Floats32, count: int) -> Screen:
 
 
 def deviations(values: Floats32) -> tuple[Floats32, Floats32]:
-    """Return mean and deviation of each column; one that never changed counts as infinitely wide, and tells nothing."""
+    """Return mean and deviation of each column; one that never changed counts as infinitely wide."""
     spread = values.std(axis=0)
     known = np.where(spread > _LEAST_SPREAD, spread, np.inf)
     return values.mean(axis=0).astype(np.float32), known.astype(np.float32)

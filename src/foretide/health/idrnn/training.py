@@ -67,8 +67,8 @@ def train_together(
     """Train networks for several machines, each in ranges of its own.
 
     For each network a stretch of windows is held back. From the rest follow a linear memory, the inputs that go with
-    what it misses, and the network, which learns to tell what the memory missed. The form of the memory, the number of
-    epochs, and how much of what the networks say is believed are chosen on the windows held back, of all networks
+    what it misses, and the network, which learns to predict what the memory missed. The form of the memory, the number
+    of epochs, and the weight of the networks' predictions are chosen on the windows held back, of all networks
     together. The result depends on the arguments alone.
 
     Parameters
@@ -119,7 +119,7 @@ def _check(tables: Sequence[MachineTable], settings: IdrnnSettings) -> None:
     if len({len(table.workers) for table in tables}) > 1:
         raise ForecastError(
             f"features of machines: expected as many workers on each, got {[len(table.workers) for table in tables]}; "
-            f"train machines with different numbers apart"
+            f"train machines with different numbers separately"
         )
 
 
@@ -144,7 +144,7 @@ def _member(windows: _Windows, fold: Fold, memory: LinearMemory, settings: Idrnn
 
 
 def _weights(member: _Member, outcome: Outcome, place: int) -> dict[str, npt.NDArray[Any]]:
-    """Return a network as plain arrays; its output in the units of the scaling, and as far as it is believed."""
+    """Return a network as plain arrays; its output in the units of the scaling, and scaled by its weight."""
     arrays = outcome.networks[place].arrays()
     unit = (member.unit * outcome.factors).astype(np.float32)
     arrays["output.weights"] = arrays["output.weights"] * unit

@@ -1,4 +1,4 @@
-"""Rules that say which workers misbehave (SPEC I6), one per file; other packages add theirs.
+"""Rules that decide which workers misbehave (SPEC I6), one per file; other packages add theirs.
 
 May import `health`.
 """

@@ -1,4 +1,4 @@
-"""What a health policy sees, and what it says: the contract that policies plug into (SPEC I6)."""
+"""What a health policy sees, and what it returns: the contract of policies (SPEC I6)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class WorkerView:
     worker, machine : str
         Who, and where.
     signals : mapping of str to float
-        What its tasks measured since the last look: ``slowness`` (their time by the median of their rounds) and the
+        What its tasks measured since the last check: ``slowness`` (their time by the median of their rounds) and the
         features of the group ``stream``. NaN where nothing is known.
     predicted : mapping of str to float
         Targets expected for the next step, in the units of the features; empty without a model.
@@ -47,7 +47,7 @@ class HealthView:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a policy thinks of a worker.
+    """A policy's judgement of a worker.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ class Verdict:
 
 
 class HealthPolicy(Settings):
-    """Says which workers misbehave. It keeps nothing between two looks: `Bypass` counts and waits."""
+    """Decides which workers misbehave. It keeps nothing between two checks: `Bypass` counts and waits."""
 
     name: ClassVar[str]
     summary: ClassVar[str]

@@ -20,24 +20,24 @@ _MAD_TO_DEVIATION = 1.4826
 class PeersPolicy(HealthPolicy):
     """A worker misbehaves when its tasks take much longer than those of the others.
 
-    Each worker is compared with the median of its peers, in units of their median absolute deviation, of which it is no
-    part itself: with three workers a slow one would else widen the measure that it is judged by.
+    Each worker is compared with the median of its peers, in units of their median absolute deviation, which excludes
+    the worker itself: with three workers a slow one would otherwise widen the measure that it is judged by.
     """
 
     name: ClassVar[str] = "peers"
     summary: ClassVar[str] = "tasks that take much longer than those of other workers: a robust z-score over peers"
 
     signal: str = Field(default="slowness", description="The signal that is compared; higher is worse.")
-    score: float = Field(default=6.0, gt=0, description="The z-score from which on a worker is suspicious.")
-    factor: float = Field(default=3.0, ge=1, description="By what the signal must exceed the peers' median as well.")
+    score: float = Field(default=6.0, gt=0, description="The z-score from which a worker is suspicious.")
+    factor: float = Field(default=3.0, ge=1, description="Multiple of the peers' median that it must also exceed.")
     spread: float = Field(
         default=0.15,
         gt=0,
-        description="The least deviation of peers that counts, by their median; it keeps equals equal.",
+        description="Lower bound of the peers' deviation, as a part of their median; it keeps equals equal.",
     )
 
     def judge(self, view: HealthView) -> Sequence[Verdict]:
-        """Compare each worker with all others; nothing is said where there is only one."""
+        """Compare each worker with all others; no verdict if there is only one."""
         known = [worker for worker in view.workers if np.isfinite(worker.signals.get(self.signal, np.nan))]
         values = np.array([worker.signals[self.signal] for worker in known])
         if len(known) < 2:

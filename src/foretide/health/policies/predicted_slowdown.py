@@ -25,7 +25,7 @@ class PredictedSlowdownPolicy(HealthPolicy):
         default=("queueing_ms", "sending_ms"), min_length=1, description="The predicted times that are compared."
     )
     factor: float = Field(
-        default=3.0, gt=1, description="Times the peers' median from which on a worker is suspicious."
+        default=3.0, gt=1, description="Multiple of the peers' median from which a worker is suspicious."
     )
     least_ms: float = Field(default=50.0, ge=0, description="Milliseconds by which it must exceed that median as well.")
 

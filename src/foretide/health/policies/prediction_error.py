@@ -30,7 +30,7 @@ class PredictionErrorPolicy(HealthPolicy):
     threshold: float = Field(
         default=0.5,
         gt=0,
-        description="Error from which on a worker is suspicious, in ranges that the model was trained in.",
+        description="Error from which a worker is suspicious, in units of the range that the model was trained in.",
     )
     targets: tuple[str, ...] = Field(default=TARGETS, min_length=1, description="The targets that are watched.")
 

@@ -16,13 +16,13 @@ from foretide.registry import Registry
 __all__ = ["HEALTH_POLICIES", "make_health_policy"]
 
 _BUILT_IN: tuple[type[HealthPolicy], ...] = (PeersPolicy, PredictionErrorPolicy, PredictedSlowdownPolicy)
-#: Our own policies by name.
+#: The built-in policies by name.
 HEALTH_POLICIES: Mapping[str, type[HealthPolicy]] = MappingProxyType({policy.name: policy for policy in _BUILT_IN})
 _REGISTRY: Registry[HealthPolicy] = Registry("health policy", "foretide.health_policies", HEALTH_POLICIES, HealthPolicy)
 
 
 def make_health_policy(name: str, settings: Mapping[str, Any] | None = None) -> HealthPolicy:
-    """Return the policy called `name`, with other settings than its own where they are given.
+    """Return the policy called `name`, with these settings.
 
     Other packages offer theirs as entry points of the group ``foretide.health_policies``.
 
