@@ -53,5 +53,5 @@ __all__ = [
     "utilisation",
 ]
 
-# Keys of columns take Arrow, which the rest does without.
+# Keys of columns need Arrow, the rest does not.
 __getattr__ = lazy_names(__name__, {"hash_columns": "foretide.grouping.hashing"})

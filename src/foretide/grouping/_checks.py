@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from foretide.errors import ConfigError
 
-# A table of 2^24 identifiers is 64 MiB; more is surely a mistake.
+# A table of 2^24 identifiers is 64 MiB; more is certainly a mistake.
 _MOST_BITS = 24
 
 

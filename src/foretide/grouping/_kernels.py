@@ -48,7 +48,7 @@ MERSENNE_61 = np.uint64(2**61 - 1)
 _LOW_31 = np.uint64(2**31 - 1)
 _LOW_30 = np.uint64(2**30 - 1)
 
-# A nanosecond: with estimates of nothing at all, the least loaded task would stay the least loaded for ever.
+# A nanosecond: with estimates of 0, the least loaded task would stay the least loaded for ever.
 LEAST_ESTIMATE_S = 1e-9
 _FULL = 1.0 - 1e-12
 
@@ -97,7 +97,7 @@ def _jump_one(key: np.uint64, replicas: int) -> np.int64:
 
 @njit
 def jump(keys: _I64, replicas: int, out: _I32) -> None:
-    """Hash each key to a replica so that a change of `replicas` moves as few keys as can be."""
+    """Hash each key to a replica so that a change of `replicas` moves as few keys as possible."""
     for row in range(keys.size):
         out[row] = _jump_one(mix(np.uint64(keys[row])), replicas)
 

@@ -30,7 +30,7 @@ class All(Grouping):
         return tuple(range(self.replicas))
 
     def assign(self, keys: NDArray[np.int64]) -> Assignment:
-        """Send each tuple to every replica; the copies of a row stand together."""
+        """Send each tuple to every replica; the copies of a row are adjacent."""
         count = len(as_keys(keys))
         rows = np.repeat(np.arange(count, dtype=np.int64), self.replicas)
         return Assignment(rows, np.tile(np.arange(self.replicas, dtype=np.int32), count))

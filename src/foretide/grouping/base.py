@@ -22,7 +22,7 @@ class Assignment(NamedTuple):
     Attributes
     ----------
     rows : ndarray of int64, or None
-        Which input row each copy is; None when every row goes to exactly one replica, in the order given.
+        Which input row each copy comes from; None when every row goes to exactly one replica, in the order given.
     replicas : ndarray of int32
         The replica of each copy.
     """
@@ -52,7 +52,7 @@ class Grouping(ABC):
     spec : tuple of str
         The requirements it fulfils, such as ``("P3",)``; empty for common groupings that no requirement defines.
     value_aware : bool
-        Whether keys must be made of field values.
+        Whether keys must be made from field values.
     splits_keys : bool
         Whether tuples of equal values may go to different replicas, which rules out state kept by key. A
         grouping that does not look at values splits them, unless it sends all tuples to the same replicas.
@@ -92,7 +92,7 @@ class Grouping(ABC):
         """Send the tuples of `keys`, in that order, and return the replicas that get them."""
 
     def assign_together(self, keys: NDArray[np.int64]) -> Assignment:
-        """Send tuples that are all at hand and whose order does not matter; else as `assign`.
+        """Send tuples that are all available and whose order does not matter; otherwise as `assign`.
 
         A grouping that goes by cost can do better with them than one by one.
         """
@@ -101,7 +101,7 @@ class Grouping(ABC):
     def at_barrier(self, sender: int) -> Self:
         """Return this grouping for one of several senders that begin together, when no replica has work left.
 
-        So begin the tasks of a batch. Senders that would all favour the same replica begin at different ones.
+        The tasks of a batch begin like this. Senders that would all favour the same replica begin at different ones.
         """
         return copy.deepcopy(self)
 
@@ -115,7 +115,7 @@ class Grouping(ABC):
         return type(self)(replicas)
 
     def state(self) -> dict[str, Any]:
-        """Return all there is to know of this grouping, ready for `json.dumps`."""
+        """Return the complete state of this grouping, ready for `json.dumps`."""
         return self._described()
 
     @classmethod

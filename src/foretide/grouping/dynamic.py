@@ -22,7 +22,7 @@ class Dynamic(TableGrouping):
     """Split tuples by their ids in any ratio, over a ring of identifiers (section III-C of [IDRNN]_).
 
     Consecutive ids are spread over the replicas, and 2^m of them give exactly the shares of the ring. A change of
-    the ratio moves only the ids that have to move, from replicas that lose to replicas that win.
+    the ratio moves only the ids that have to move, from replicas that lose share to replicas that gain.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ class Dynamic(TableGrouping):
 
     @property
     def weights(self) -> tuple[float, ...]:
-        """The ratio asked for."""
+        """The requested ratio."""
         return tuple(self._weights.tolist())
 
     def route(self, key: int) -> tuple[int, ...]:
@@ -93,12 +93,12 @@ class Dynamic(TableGrouping):
         return Assignment(None, out)
 
     def with_weights(self, weights: Sequence[float] | NDArray[np.float64]) -> Self:
-        """Return this grouping with another ratio, moving as few ids as can be."""
+        """Return this grouping with another ratio, moving as few ids as possible."""
         checked = check_weights(_WEIGHTS, weights, self.replicas)
         return self._with(self._ring.rebalanced(checked), checked)
 
     def with_ratio(self, ratio: Sequence[int]) -> Self:
-        """Return this grouping with another split ratio; `with_weights` in the words of the paper."""
+        """Return this grouping with another split ratio; `with_weights` under the paper's name."""
         return self.with_weights(ratio)
 
     def without(self, *tasks: int) -> Self:
@@ -119,7 +119,7 @@ class Dynamic(TableGrouping):
         return np.tile(self._ring.table, 1 << (m - self._ring.m))
 
     def rescale(self, replicas: int) -> Self:
-        """Return a grouping over `replicas` in the survivors' ratio, moving as few ids as can be.
+        """Return a grouping over `replicas` in the survivors' ratio, moving as few ids as possible.
 
         A new replica gets the mean weight of the enabled survivors; when none of those is left, all are alike.
         """

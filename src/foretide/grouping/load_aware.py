@@ -94,7 +94,7 @@ class LoadAware(TableGrouping):
     def with_utilisation(
         self, utilisations: Sequence[float] | NDArray[np.float64], *, execution_s: float | None = None
     ) -> Self:
-        """Return this grouping with newly measured utilisations, as each interval brings them.
+        """Return this grouping with newly measured utilisations, as each interval yields them.
 
         Parameters
         ----------
@@ -109,7 +109,7 @@ class LoadAware(TableGrouping):
         return fresh
 
     def table(self, m: int, tuples: float | None = None) -> NDArray[np.int32]:
-        """Return the allocation that Algorithm 1 makes of the next 2^m tuples, leaving the grouping as it is.
+        """Return the allocation that Algorithm 1 makes for the next 2^m tuples, leaving the grouping as it is.
 
         With `tuples`, the table stands for an interval in which that many arrive: each of the 2^m identifiers then
         raises a utilisation by et/td · tuples/2^m, so that the shares are those of the whole interval.

@@ -48,7 +48,7 @@ class Osg(Grouping):
     replicas : int
         k, how many tasks there are.
     epsilon, delta : float
-        The precision of sketches and the probability to miss it.
+        The precision of sketches and the probability of missing it.
     seed : int
         Which hash functions; tasks must use the same.
 
@@ -91,7 +91,7 @@ class Osg(Grouping):
         self._epoch = 0
         self._turn = 0
         self._loads = np.zeros(self.replicas)
-        # The part of a load that stands for the time before its task joined, which the task knows nothing of.
+        # The part of a load that stands for the time before its task joined, which the task does not know.
         self._head_starts = np.zeros(self.replicas)
         self._sketches: dict[int, Sketches] = {}
         self._unasked: list[int] = []
@@ -143,16 +143,16 @@ class Osg(Grouping):
         return Assignment(None, out)
 
     def at_barrier(self, sender: int) -> Self:
-        """Return a scheduler that runs on what is known, with no load yet and nobody to ask.
+        """Return a scheduler that runs on what is known, with no load yet and no round of synchronisation.
 
-        Where all tasks have executed all that they were sent, a round of synchronisation has nothing to correct.
+        If all tasks have executed everything that they were sent, a round of synchronisation has nothing to correct.
         """
         fresh = copy.deepcopy(self)
         if self._phase is SchedulerPhase.ROUND_ROBIN:
             fresh._turn = (self._turn + sender) % self.replicas
             return fresh
         fresh._phase, fresh._unasked, fresh._deltas = SchedulerPhase.RUN, [], {}
-        # Equal but for this: the sender's first tuples go to tasks of its own choice.
+        # The only difference: the sender's first tuples go to tasks of its own choice.
         fresh._loads[:] = (np.arange(self.replicas) - sender) % self.replicas * _kernels.LEAST_ESTIMATE_S
         fresh._head_starts[:] = fresh._loads
         return fresh

@@ -1,4 +1,4 @@
-"""The task's side of OSG: what a replica learns about its execution times, and when it says so."""
+"""The task's side of OSG: what a replica learns about its execution times, and when it reports them."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class OsgTask:
     family : HashFamily, optional
         The hash functions of the scheduler; those for ε = δ = 0.05 by default.
     window : int
-        N, the tuples between two looks at the sketches.
+        N, the tuples between two checks of the sketches.
     tolerance : float
         μ, the relative error up to which sketches are stable.
 
@@ -98,11 +98,11 @@ class OsgTask:
         self._executed = 0
 
     def executed(self, key: int, seconds: float) -> Sketches | None:
-        """Take note of one executed tuple; return the sketches if they are due to the scheduler."""
+        """Record one executed tuple; return the sketches if they are due to the scheduler."""
         return self.executed_many(np.array([key], dtype=np.int64), [seconds])
 
     def executed_many(self, keys: ArrayLike, seconds: ArrayLike) -> Sketches | None:
-        """Take note of executed tuples, in order, as `executed` would one by one.
+        """Record executed tuples, in order, as `executed` would one by one.
 
         When sketches become due more than once, the last ones are returned: they replace the others anyway.
         """
@@ -141,7 +141,7 @@ class OsgTask:
     def reply(self, request: SyncRequest) -> SyncReply:
         """Return the difference between this task's cumulated time and the scheduler's estimate of it.
 
-        To be called once everything is executed that the scheduler had sent when it made the request: right after
+        To be called once everything that the scheduler had sent before the request is executed: right after
         the tuple that the request came with, or at the end of its batch.
         """
         if request.task != self.task:
@@ -149,7 +149,7 @@ class OsgTask:
         return SyncReply(self.task, request.epoch, self.cumulated_s - request.estimated_s)
 
     def state(self) -> dict[str, Any]:
-        """Return all there is to know of this task, ready for `json.dumps`."""
+        """Return the complete state of this task, ready for `json.dumps`."""
         return {
             "task": self.task,
             "family": [self.family.rows, self.family.columns, self.family.seed],
@@ -164,7 +164,7 @@ class OsgTask:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Self:
-        """Return the task that `state` describes, so that it can go on in another process."""
+        """Return the task that `state` describes, so that it can continue in another process."""
         family = HashFamily(*state["family"])
         fresh = cls(state["task"], family, window=state["window"], tolerance=state["tolerance"])
         fresh.phase, fresh.cumulated_s = TaskPhase(state["phase"]), float(state["cumulated_s"])

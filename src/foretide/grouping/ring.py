@@ -41,7 +41,7 @@ def apportion(weights: Sequence[float] | NDArray[np.float64], seats: int) -> NDA
 
 
 def _surely(weights: NDArray[np.float64], seats: int) -> list[int]:
-    """Return counts that Webster's method reaches in any case, so that only the last few seats are dealt singly."""
+    """Return counts that Webster's method reaches in any case, so that only the last few seats are dealt one by one."""
     shares = weights / weights.sum()
     least = np.floor(shares * seats - 0.5 - shares * len(shares) / 2)
     return [int(count) for count in np.maximum(0.0, least)]
@@ -136,7 +136,7 @@ class Ring:
 
     @property
     def owners(self) -> NDArray[np.int32]:
-        """The task each identifier is assigned to, -1 where to none."""
+        """The task each identifier is assigned to, -1 if to none."""
         return self._owners
 
     @property
@@ -146,7 +146,7 @@ class Ring:
 
     @property
     def counts(self) -> NDArray[np.int64]:
-        """For how many ids each task answers: the split ratio."""
+        """How many ids each task owns: the split ratio."""
         return np.bincount(self._table, minlength=self.tasks)
 
     def owner(self, key: int) -> int:
@@ -154,7 +154,7 @@ class Ring:
         return int(self._table[key & (len(self._table) - 1)])
 
     def rebalanced(self, weights: Sequence[float] | NDArray[np.float64]) -> Self:
-        """Return a ring for other weights, and maybe another number of tasks, that moves as few ids as can be.
+        """Return a ring for other weights, and maybe another number of tasks, that moves as few ids as possible.
 
         Ids go only from tasks whose count falls to tasks whose count rises. What a task gives up is taken evenly
         from all around the circle, and what is given up is dealt evenly, so that neighbours stay mixed.

@@ -55,7 +55,7 @@ class Shuffle(TableGrouping):
         return Assignment(None, out)
 
     def at_barrier(self, sender: int) -> Self:
-        """Return a shuffle that begins as many replicas further as `sender` says."""
+        """Return a shuffle that begins `sender` replicas further on."""
         return type(self)(self.replicas, start=(self._next + sender) % self.replicas)
 
     def rescale(self, replicas: int) -> Self:

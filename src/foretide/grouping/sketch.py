@@ -84,7 +84,7 @@ class HashFamily:
 
 
 def _splitmix(seed: int, count: int) -> list[int]:
-    """Return `count` 64-bit words of SplitMix64, which no library can change under us."""
+    """Return `count` 64-bit words of SplitMix64, independent of any library's version."""
     words = []
     for step in range(1, count + 1):
         word = (seed + step * 0x9E3779B97F4A7C15) % 2**64
@@ -137,7 +137,7 @@ class CountMin:
 
 @dataclass(frozen=True, eq=False)
 class Sketches:
-    """What a task tells the scheduler: how often it saw keys, and how long they took.
+    """What a task reports to the scheduler: how often it saw keys, and how long they took.
 
     Attributes
     ----------

@@ -29,7 +29,7 @@ _HERE = str(Path(__file__).parent)
 
 
 def _called_from() -> Declaration:
-    """Return the user's line that led here, the first one outside this package."""
+    """Return the user's line that called this, the first one outside this package."""
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_HERE):
         frame = frame.f_back
@@ -85,13 +85,13 @@ class Stream:
         return self
 
     def sink(self, id: str, kind: str | Callable[..., Any] = "none", *, queued: bool = False, **options: Any) -> Stream:
-        """End this stream in a sink: a kind with options, or a function of the user's."""
+        """End this stream in a sink: a kind with options, or a user's function."""
         self.flow.sink(id, kind, inputs=[self], queued=queued, **options)
         return self
 
 
 class Flow:
-    """A topology in the making. Start one with `flow`."""
+    """A topology under construction. Start one with `flow`."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -102,7 +102,7 @@ class Flow:
         self._edges: list[Edge] = []
 
     def source(self, id: str, kind: str | Callable[..., Any] = "none", **options: Any) -> Stream:
-        """Declare a source: a kind with options, or a function of the user's that reads a DataFrame."""
+        """Declare a source: a kind with options, or a user's function that reads a DataFrame."""
         self._sources.append(Source(id, _connector(kind, options), _called_from()))
         return Stream(self, id)
 
@@ -136,7 +136,7 @@ class Flow:
         grouping : str or GroupingSpec
             How events are spread over its replicas, such as ``"fields:word"``.
         queued : bool
-            Whether a durable log stands between it and its inputs.
+            Whether there is a durable log between it and its inputs.
         mode, outputs, execution_s, stateful
             As in `Operator`.
         schema, selectivity
@@ -174,7 +174,7 @@ class Flow:
         queued: bool = False,
         **options: Any,
     ) -> None:
-        """Declare a sink, fed by `inputs`: a kind with options, or a function of the user's."""
+        """Declare a sink, fed by `inputs`: a kind with options, or a user's function."""
         self._sinks.append(Sink(id, _connector(kind, options), _called_from()))
         for stream in inputs:
             self.connect(stream, id, queued=queued)

@@ -15,7 +15,7 @@ from foretide.errors import Declaration, TopologyError
 
 __all__ = ["Document", "Place", "file_error", "read_document", "read_text"]
 
-#: The way to a value: keys of mappings and positions in lists, from the top.
+#: The path to a value: keys of mappings and positions in lists, from the top.
 Place: TypeAlias = tuple[str | int, ...]
 
 _HEADER = re.compile(r"\s*(\[\[?)([^\[\]]+)\]\]?\s*(?:#.*)?$")
@@ -34,7 +34,7 @@ class Document:
     data : mapping
         Its content.
     lines : mapping of Place to int
-        The line of every value that the format lets us find.
+        The line of every value, as far as the format reveals it.
 
     Examples
     --------
@@ -77,7 +77,7 @@ def read_text(path: Path) -> str:
 
 
 def file_error(path: Path, line: int | None, expected: str, got: str, remedy: str = "") -> TopologyError:
-    """Return the error for a file that is wrong as a whole, or at a line of it."""
+    """Return the error for a file as a whole, or for a line of it."""
     declared = None if line is None else Declaration(path.name, line)
     where = f"topology file {path.name!r}" if line is None else "topology file"
     return TopologyError(where, expected=expected, got=got, remedy=remedy, declared=declared)
@@ -172,7 +172,7 @@ def _read_yaml(path: Path, text: str) -> tuple[Any, Mapping[Place, int]]:
 
 
 def _yaml_lines(path: Path, node: yaml.Node, place: Place, lines: dict[Place, int], seen: set[int]) -> None:
-    """Note the line of every value, and refuse a key that comes twice, which YAML would let pass."""
+    """Note the line of every value, and refuse a key that comes twice, which YAML would accept."""
     lines.setdefault(place, node.start_mark.line + 1)
     if id(node) in seen:
         return

@@ -1,4 +1,4 @@
-"""What is written into boxes and beside lines, the same in every picture."""
+"""The labels of boxes and lines, the same in every picture."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def replicas_label(bounds: ReplicaBounds) -> str:
 
 
 def operator_label(operator: Operator) -> str:
-    """Return replicas and, where declared, the execution time.
+    """Return replicas and, if declared, the execution time.
 
     >>> operator_label(Operator("a", execution_s=0.0025))
     '1–32 replicas · 2.5 ms'
@@ -39,12 +39,12 @@ def operator_label(operator: Operator) -> str:
 
 
 def connector_label(connector: Connector) -> str:
-    """Return the kind of a source or sink, empty where it has none."""
+    """Return the kind of a source or sink, empty if it has none."""
     return "" if connector.kind == "none" else connector.kind
 
 
 def edge_label(edge: Edge) -> str:
-    """Return the output and grouping of an edge, where they are not the usual ones.
+    """Return the output and grouping of an edge, if they are not the defaults.
 
     >>> from foretide.topology.elements import GroupingSpec
     >>> edge_label(Edge("a", "b", "news", GroupingSpec.of("fields:word")))

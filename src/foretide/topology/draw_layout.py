@@ -25,7 +25,7 @@ _SWEEPS = 12
 
 
 def layers_of(topology: Topology) -> dict[str, int]:
-    """Return the layer of every element, by the longest way from a source.
+    """Return the layer of every element, by the longest path from a source.
 
     >>> from foretide.topology import flow
     >>> job = flow("line")
@@ -42,7 +42,7 @@ def layers_of(topology: Topology) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class Grid:
-    """The layers of a topology with their nodes in order, and the way of each edge through them.
+    """The layers of a topology with their nodes in order, and the path of each edge through them.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ class Grid:
         return cls(_ordered(layers, _links(routes)), routes)
 
     def heights(self, height: Mapping[Node, float], gap: float) -> dict[Node, float]:
-        """Return the vertical centre of every node, near its neighbours and `gap` from those beside it."""
+        """Return the vertical centre of every node, near its neighbours and `gap` from its neighbours in the layer."""
         before, after = _links(self.routes)
         centre: dict[Node, float] = {}
         for nodes in self.layers:

@@ -1,4 +1,4 @@
-"""A topology as a Mermaid flowchart, which many documentation tools draw by themselves."""
+"""A topology as a Mermaid flowchart, which many documentation tools can render."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class Area(Protocol):
 
 
 def text_width(content: str, size: float) -> float:
-    """Return about how wide a text is; fonts differ, so it errs on the wide side.
+    """Return about how wide a text is; fonts differ, so it is a generous estimate.
 
     >>> text_width("abc", 10) < text_width("日本語", 10)
     True
@@ -76,7 +76,7 @@ def box(element: Element, area: Area, theme: Theme) -> str:
         below = connector_label(element.connector)
         outline = _flag if isinstance(element, Source) else _cylinder
         shape = outline(left, top, area.width, area.height, theme)
-    # A source's point and a sink's lid take room that its text must keep out of.
+    # A source's point and a sink's lid take room that its text must avoid.
     centre = left + (area.width - (POINT if isinstance(element, Source) else 0.0)) / 2
     lower = 5.0 if isinstance(element, Sink) else 0.0
     name = text(centre, middle + (5 if not below else -3) + lower, element.id, theme.text, size=14, weight=600)

@@ -1,4 +1,4 @@
-"""A topology as an SVG picture, drawn from left to right without any other program."""
+"""A topology as an SVG picture, drawn from left to right without other programs."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def _lines(grid: Grid, boxes: Mapping[Node, _Box], topology: Topology) -> list[t
     lines = []
     for number, edge in enumerate(topology.edges):
         route = grid.routes[number]
-        # Lines lie under the boxes: one that leaves beside a source's tip starts where the box is still whole.
+        # Lines lie under the boxes: one that leaves next to a source's tip starts where the box is still full.
         under = POINT if edge.start in sources else 0.0
         points = [(boxes[route[0]].right - under, start_y[number])]
         for node in route[1:-1]:
@@ -155,7 +155,7 @@ def _path(edge: Edge, points: list[tuple[float, float]], theme: Theme) -> str:
 
 
 def _labels(lines: list[tuple[Edge, list[tuple[float, float]]]], theme: Theme) -> list[str]:
-    """Return the labels, each at the middle of its edge's first curve, moved apart where two would touch."""
+    """Return the labels, each at the middle of its edge's first curve, moved apart if two would touch."""
     by_column: dict[tuple[float, float], list[tuple[float, str]]] = defaultdict(list)
     for edge, points in lines:
         label = edge_label(edge)

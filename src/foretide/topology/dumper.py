@@ -18,7 +18,7 @@ __all__ = ["dump_topology", "dump_yaml"]
 def dump_topology(topology: Topology) -> dict[str, Any]:
     """Return the topology as plain data, in the form that `load_topology` reads.
 
-    A function is kept as ``module:name`` where it can be imported by that name, else left out. Edges come back in
+    A function is kept as ``module:name`` if it can be imported by that name, otherwise left out. Edges come back in
     the order of the elements that they end in. Passwords in addresses are left out: what is dumped is stored and shown.
 
     >>> from foretide.topology import flow
@@ -114,5 +114,5 @@ def _plain(where: str, value: Any) -> Any:
         f"options of {where!r}",
         expected="texts, numbers, lists and tables",
         got=repr(value),
-        remedy="a topology with other options lives in Python only",
+        remedy="a topology with other options can only be declared in Python",
     )

@@ -27,7 +27,7 @@ __all__ = [
 Transport: TypeAlias = Literal["inline", "queued"]
 OperatorMode: TypeAlias = Literal["rows", "pandas", "arrow", "dataframe"]
 
-#: The name of an operator's output where it has just one.
+#: The name of an operator's only output.
 DEFAULT_OUTPUT = "out"
 
 
@@ -63,10 +63,10 @@ class ReplicaBounds:
 
 @dataclass(frozen=True, slots=True)
 class GroupingRule:
-    """What the topology must know of a grouping to check it.
+    """What the topology must know about a grouping to check it.
 
     `splits_keys` says whether two events of one key may reach different replicas, `needs_fields` whether the
-    grouping is told the fields that make up a key.
+    grouping takes the fields that make up a key.
     """
 
     splits_keys: bool
@@ -98,7 +98,7 @@ class GroupingSpec:
     name : str
         One of `GROUPING_RULES`.
     fields : tuple of str
-        The fields that make up the key, where the grouping takes one.
+        The fields that make up the key, if the grouping takes one.
     options : mapping
         Options of the grouping.
 
@@ -129,7 +129,7 @@ class GroupingSpec:
 
 @dataclass(frozen=True)
 class Connector:
-    """What stands behind a source or sink: a kind known to the engine with options, or a user's function."""
+    """What a source or sink connects to: a kind known to the engine with options, or a user's function."""
 
     kind: str = "none"
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -166,17 +166,17 @@ class Operator:
     id : str
         Its name, unique in the topology.
     function : callable or str, optional
-        The user's code, or ``module:name`` of it. A topology that is only planned or simulated needs none.
+        The user's code, or ``module:name`` of it. A topology that is only planned or simulated does not need it.
     mode : {"rows", "pandas", "arrow", "dataframe"}
         What the function takes and gives.
     outputs : tuple of str
         The names of its outputs.
     schema : mapping of str to str
-        The columns of each output, where they differ from the input's.
+        The columns of each output, if they differ from the input's.
     selectivity : mapping of str to float
         Events out per event in, by output; an output that is missing is measured, and taken as 1 before that.
     execution_s : float, optional
-        Mean time to execute one event, where known before it is measured (SPEC P7).
+        Mean time to execute one event, if known before it is measured (SPEC P7).
     replicas : ReplicaBounds
         Bounds of its replicas.
     stateful : bool

@@ -38,7 +38,7 @@ class Topology:
     Raises
     ------
     TopologyErrors
-        Naming each thing that is wrong and where it was declared.
+        Naming every error and where it was declared.
 
     Examples
     --------

@@ -54,7 +54,7 @@ def load_topology(path: str | Path) -> Topology:
     Raises
     ------
     TopologyError
-        Naming file, line, what was expected, what came and what to do; with all errors of the file, where it could
+        Naming file, line, what was expected, what was found and what to do; with all errors of the file, if it could
         be read at all.
 
     Examples
@@ -130,7 +130,7 @@ def _connector(item: Cursor, unknown: Callable[[Connector], Iterable[UnknownOpti
 
 
 def _refuse(item: Cursor, unknown: Iterable[UnknownOption]) -> None:
-    """Note options that nobody reads, each at its own line."""
+    """Note unknown options, each at its own line."""
     for each in unknown:
         item.at("options").wrong(each.expected, each.got, each.remedy, key=each.name)
 
@@ -154,11 +154,11 @@ def _operator(item: Cursor) -> Operator:
 
 
 def _mode(item: Cursor) -> OperatorMode:
-    asked = item.text("mode", _MODES[0])
+    wanted = item.text("mode", _MODES[0])
     for mode in _MODES:
-        if asked == mode:
+        if wanted == mode:
             return mode
-    item.wrong(f"a mode among {list(_MODES)}", repr(asked), key="mode")
+    item.wrong(f"a mode among {list(_MODES)}", repr(wanted), key="mode")
     return _MODES[0]
 
 
@@ -248,7 +248,7 @@ def _start_and_output(text: str, known: set[str]) -> tuple[str, str]:
 
 
 def _sorted(edges: list[Edge], operators: tuple[Operator, ...]) -> tuple[Edge, ...]:
-    """Return the edges in the order in which the topology keeps their ends, so that a dump loads as an equal."""
+    """Return the edges in the order in which the topology keeps their ends, so that a dump loads as an equal one."""
     order = topological_order([operator.id for operator in operators], edges)
     rank = {id: position for position, id in enumerate(order)}
     return tuple(sorted(edges, key=lambda edge: rank.get(edge.end, len(rank))))

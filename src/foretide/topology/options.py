@@ -1,7 +1,7 @@
 """Which options each kind of source and sink, and each mode of an operator, takes.
 
 Kinds are declared here, below the packages that read their options: a topology is checked before anything is opened,
-and those that read an option read it through its declaration, so that the two cannot differ.
+and options are read through their declarations, so that the two cannot differ.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ class KindOptions:
     names : sequence of str
         Those it knows.
     required : sequence of str
-        Those of them without which it cannot run; whoever opens it checks that.
+        The required ones; checked when the connector is opened.
     passes_on : bool
-        Whether others are handed on, such as to a reader of Spark's, and may have any name.
+        Whether others are passed on, for instance to a Spark reader, and may have any name.
     loose : bool
-        Whether case and underscores do not matter: ``rate_scale`` is also ``rateScale``.
+        Whether case and underscores are ignored: ``rate_scale`` is also ``rateScale``.
 
     Examples
     --------
@@ -55,17 +55,17 @@ class KindOptions:
     loose: bool = False
 
     def knows(self, name: str) -> bool:
-        """Tell whether there is an option of that name."""
+        """Return whether there is an option of that name."""
         return self.passes_on or self._plain(name) in {self._plain(known) for known in self.names}
 
     def unknown(self, options: Mapping[str, Any], also: Sequence[str] = ()) -> Iterator[UnknownOption]:
-        """Yield the options that it does not know; the names in `also` may have been meant, too."""
+        """Yield the unknown options; the names in `also` may have been meant as well."""
         for name in options:
             if not self.knows(name):
                 yield UnknownOption(name, tuple(self.names), (*self.names, *also))
 
     def missing(self, options: Mapping[str, Any]) -> list[str]:
-        """Return the options that it cannot do without, and lacks."""
+        """Return the required options that are missing."""
         given = {self._plain(name) for name in options}
         return [name for name in self.required if self._plain(name) not in given]
 
@@ -75,7 +75,7 @@ class KindOptions:
 
 @dataclass(frozen=True)
 class UnknownOption:
-    """An option that nobody reads, and the names that it may stand for."""
+    """An unknown option, and the names that may have been meant."""
 
     name: str
     names: tuple[str, ...]
@@ -83,12 +83,12 @@ class UnknownOption:
 
     @property
     def expected(self) -> str:
-        """What would be right."""
+        """What was expected."""
         return f"an option among {', '.join(self.names)}" if self.names else "no options"
 
     @property
     def got(self) -> str:
-        """What came."""
+        """What was found."""
         return f"the unknown option {self.name!r}"
 
     @property
@@ -142,48 +142,48 @@ OPERATOR_OPTIONS: Mapping[OperatorMode, KindOptions] = {
 }
 """The options of an operator, by its mode."""
 
-# What an operator is declared with beside options; a misspelt one of these arrives as an option.
+# The other parameters of an operator's declaration; a misspelt one of these arrives as an option.
 _DECLARED = (*(field.name for field in fields(Operator)), "inputs", "grouping", "queued")
 
 
 def register_source_kind(kind: str, options: KindOptions) -> None:
-    """Make a kind of source known that another package reads, so that its options are checked."""
+    """Register a kind of source that another package reads, so that its options are checked."""
     SOURCE_OPTIONS[kind] = options
 
 
 def register_sink_kind(kind: str, options: KindOptions) -> None:
-    """Make a kind of sink known that another package writes, so that its options are checked."""
+    """Register a kind of sink that another package writes, so that its options are checked."""
     SINK_OPTIONS[kind] = options
 
 
 def unknown_source_options(connector: Connector) -> Iterator[UnknownOption]:
-    """Yield the options of a source that nobody reads; a function takes those that its parameters name."""
+    """Yield the unknown options of a source; a function takes those that its parameters name."""
     return _unknown(connector, SOURCE_OPTIONS, positional=1)
 
 
 def unknown_sink_options(connector: Connector) -> Iterator[UnknownOption]:
-    """Yield the options of a sink that nobody reads; a function takes those that its parameters name."""
+    """Yield the unknown options of a sink; a function takes those that its parameters name."""
     return _unknown(connector, SINK_OPTIONS, positional=2)
 
 
 def unknown_operator_options(mode: OperatorMode, options: Mapping[str, Any]) -> Iterator[UnknownOption]:
-    """Yield the options of an operator that nobody reads."""
+    """Yield the unknown options of an operator."""
     return OPERATOR_OPTIONS[mode].unknown(options, also=_DECLARED)
 
 
 def _unknown(connector: Connector, kinds: Mapping[str, KindOptions], positional: int) -> Iterator[UnknownOption]:
     if connector.function is not None:
         return _options_of(connector.function, positional).unknown(connector.options)
-    # Whether there is such a kind is for those to say who open it: a topology may be made for others than Spark.
+    # The engine decides whether a kind exists when it opens it: a topology need not be made for Spark.
     known = kinds.get(connector.kind)
     return iter(()) if known is None else known.unknown(connector.options)
 
 
 def _options_of(function: Callable[..., Any], positional: int) -> KindOptions:
-    """Return the options of a user's function: its parameters behind those that it is called with in any case."""
+    """Return the options of a user's function: its parameters after those that it is always called with."""
     try:
         parameters = list(inspect.signature(function).parameters.values())
-    except (TypeError, ValueError):  # some functions in C do not tell
+    except (TypeError, ValueError):  # some C functions have no signature
         return KindOptions((), passes_on=True)
     named = [
         each.name for each in parameters[positional:] if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)

@@ -19,7 +19,7 @@ _T = TypeVar("_T")
 class Cursor:
     """A value of a document, its place, and what to call it in an error.
 
-    Whatever is wrong is noted in `errors` and replaced by a default, so that one reading finds all there is.
+    Whatever is wrong is noted in `errors` and replaced by a default, so that one reading finds every error.
 
     >>> cursor = Cursor(Document("a.toml", {"name": 3}, {("name",): 1}), (), {"name": 3}, "topology", [])
     >>> cursor.text("name", "unnamed")
@@ -54,7 +54,7 @@ class Cursor:
         return replace(self, place=(*self.place, key), value=self.value[key])
 
     def is_table(self, known: Sequence[str]) -> bool:
-        """Say whether this is a table, noting it if not, and every key that is not `known`."""
+        """Return whether this is a table, noting it if not, and every key that is not `known`."""
         if not isinstance(self.value, Mapping):
             self.wrong(f"a table with keys among {list(known)}", _shown(self.value))
             return False
@@ -66,7 +66,7 @@ class Cursor:
         return True
 
     def table(self, key: str) -> Mapping[str, Any]:
-        """Return the table under `key`, empty where there is none."""
+        """Return the table under `key`, empty if there is none."""
         found: dict[str, Any] = self._of(key, dict, "a table", {})
         if all(isinstance(name, str) for name in found):
             return found
@@ -87,7 +87,7 @@ class Cursor:
         return found
 
     def flag(self, key: str) -> bool:
-        """Return the truth value under `key`, false where there is none."""
+        """Return the truth value under `key`, false if there is none."""
         return bool(self._of(key, bool, "true or false", False))
 
     def number(self, key: str) -> float | None:
@@ -117,7 +117,7 @@ class Cursor:
 
 
 def is_number(value: object) -> bool:
-    """Say whether `value` is a number; true and false are none."""
+    """Return whether `value` is a number; true and false do not count."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 

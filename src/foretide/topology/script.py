@@ -49,7 +49,7 @@ def _failed(path: Path, error: Exception) -> TopologyError:
 
 @contextmanager
 def _folder_on_path(path: Path) -> Iterator[None]:
-    """Let the file import what lies beside it, as it could if Python ran it."""
+    """Let the file import its neighbours, as it could if Python ran it."""
     folder = str(path.resolve().parent)
     sys.path.insert(0, folder)
     try:

@@ -1,4 +1,4 @@
-"""Checking a topology at once, with every error found in one pass and named where it was declared."""
+"""Checking a topology: every error is found in one pass and named where it was declared."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def _check_operator(operator: Operator) -> Iterator[TopologyError]:
 
 
 def _check_kinds(ends: Sequence[Source] | Sequence[Sink], kinds: Iterable[str]) -> Iterator[TopologyError]:
-    """Refuse a kind that seems to be misspelt; one that resembles none may be known to others than Spark."""
+    """Refuse a kind that seems to be misspelt; one that resembles none may be known to another engine."""
     for end in ends:
         kind = end.connector.kind
         close = difflib.get_close_matches(kind, list(kinds), n=1, cutoff=0.8)
@@ -261,7 +261,7 @@ def _check_cycles(operators: Sequence[Operator], edges: Sequence[Edge]) -> Itera
 
 
 def _one_cycle(candidates: set[str], edges: Sequence[Edge]) -> list[str]:
-    """Walk backwards among nodes that each have a predecessor among them, until one comes again."""
+    """Walk backwards among nodes that each have a predecessor among them, until one is repeated."""
     before = {edge.end: edge.start for edge in edges if edge.end in candidates and edge.start in candidates}
     path, seen = [min(before)], set[str]()
     while path[-1] not in seen:

@@ -1,6 +1,6 @@
 """Recorded input rates, and generated events that follow them.
 
-Rates need numpy alone; events are Arrow's, so their names are imported when they are first used.
+Rates need numpy alone; events need Arrow, so their names are imported when they are first used.
 May import `topology` and the small modules.
 """
 

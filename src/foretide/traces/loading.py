@@ -1,4 +1,4 @@
-"""Reading a trace: one of those shipped, or a CSV file of one's own."""
+"""Reading a trace: one of those shipped, or a CSV file."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class TraceError(ForetideError, ValueError):
     Parameters
     ----------
     file : str
-        The file, or the name asked for.
+        The file, or the name given.
     line : int or None
         The line at fault, counting from 1.
     expected, got : str
@@ -38,7 +38,7 @@ class TraceError(ForetideError, ValueError):
         super().__init__(f"trace {where}: expected {expected}, got {got}")
 
     def __reduce__(self) -> tuple[object, ...]:
-        # An error made from several parts comes out of a worker process only if it says what they are.
+        # An error with several arguments can be unpickled from a worker process only if it says what they are.
         return type(self), (self.file, self.line, self.expected, self.got)
 
 
@@ -93,7 +93,7 @@ def _read(path: Path, name: str) -> RateTrace:
         raise TraceError(str(path), None, "a CSV file that can be read", str(error)) from error
     if len(rows) < 2:
         got = "none" if not rows else "one"
-        raise TraceError(str(path), None, "at least two rows, to tell the width of a bin", got)
+        raise TraceError(str(path), None, "at least two rows, which give the width of a bin", got)
     width = rows[1][1] - rows[0][1]
     for (_, before, _), (line, second, _) in pairwise(rows):
         _check_step(path, line, before, second, width)

@@ -23,7 +23,7 @@ class Options:
     values : mapping
         Names, in any case, to texts.
     known : KindOptions, optional
-        The options that there are: others are refused, and none but these can be read.
+        The known options: others are refused, and only these can be read.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What payloads are made of: choices, numbers and texts, column by column."""
+"""Building blocks of payloads: choices, numbers and texts, column by column."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """What the events of a replayed trace carry.
 
-A payload is a function of event ids and a seed alone: whoever generates event 17, in whatever chunk, gets the same
-row. Recorded rates come without their events, so these stand in for them.
+A payload is a function of event ids and a seed alone: event 17 is the same row whoever generates it, in whatever
+chunk. Recorded rates come without their events; payloads stand in for them.
 """
 
 from __future__ import annotations
@@ -52,9 +52,10 @@ class Payload:
 
 
 def payload(name: str) -> Payload:
-    """Return a payload by its name, or one of the user's by ``module:name``.
+    """Return a payload by its name, or a user's payload by ``module:name``.
 
-    Whoever generates events looks the payload up anew, so the module must be there for Spark's driver and workers.
+    Every process that generates events looks the payload up, so the module must be importable by Spark's driver and
+    workers.
 
     >>> batch = payload("words")(np.arange(2), seed=1)
     >>> batch.schema.names, batch.num_rows

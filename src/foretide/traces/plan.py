@@ -1,4 +1,4 @@
-"""What the options of a replayed trace say: which events come, and when."""
+"""The options of a replayed trace: which events come, and when."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ UNLIMITED_ROWS = 2**62
 
 @dataclass(frozen=True)
 class TracePlan:
-    """What the options of the source say.
+    """The parsed options of the source.
 
     Parameters
     ----------
     trace : RateTrace
-        When events come.
+        When events are due.
     payload : str
         What they carry, by name.
     seed : int
-        Which of the many streams of such events.
+        Seed of the events.
     speed : float
         Seconds of the trace that pass in one second.
     started_us : int or None
@@ -40,7 +40,7 @@ class TracePlan:
     at_once : bool
         Whether all events are due from the beginning.
     partitions, max_rows : int
-        Slots and rows of a batch, unless the watched file says otherwise.
+        Slots and rows of a batch, unless the watched file has others.
     config_path : str or None
         The watched file.
     """
@@ -85,13 +85,13 @@ class TracePlan:
         )
 
     def checked(self) -> TracePlan:
-        """Return it, once it is certain that its events can be made: `replay` raises no error."""
+        """Return it after checking that its events can be generated: `replay` then raises no error."""
         _ = self.replay
         return self
 
     @cached_property
     def replay(self) -> Replay:
-        """The events and their pace; they are Arrow's, which the pace alone does without.
+        """The events and their pace; events need Arrow, the pace alone does not.
 
         Raises
         ------
@@ -105,7 +105,7 @@ class TracePlan:
 
     @cached_property
     def fingerprint(self) -> str:
-        """What tells one replay from another, so that a checkpoint is not continued with other events."""
+        """What identifies a replay, so that a checkpoint is not continued with other events."""
         identity = f"{self.trace.bin_s}/{self.replay.payload.name}/{self.seed}/{self.speed}".encode()
         return f"{zlib.crc32(identity + self.trace.rates.tobytes()):08x}"
 

@@ -96,7 +96,7 @@ class RateTrace:
         Parameters
         ----------
         seconds : array_like of float
-            Elapsed time; negative counts as 0, and after the end of the trace nothing more comes.
+            Elapsed time; negative counts as 0, and nothing is due after the end of the trace.
         speed : float
             Trace seconds that pass in one second. At 20, the same events come 20 times as fast.
         """
@@ -148,7 +148,7 @@ class RateTrace:
 
 
 def _cumulate(units: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    # Whole events and the rest apart: the rest alone stays far below the range of an integer.
+    # Whole events and the remainder separately: the remainder alone stays far below the range of an integer.
     rest = np.concatenate(([0], np.cumsum(units % _UNITS_PER_EVENT)))
     whole = np.concatenate(([0], np.cumsum(units // _UNITS_PER_EVENT))) + rest // _UNITS_PER_EVENT
     return whole, rest % _UNITS_PER_EVENT

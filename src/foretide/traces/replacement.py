@@ -19,7 +19,7 @@ _TRACE = "trace"
 
 @dataclass(frozen=True)
 class TraceOverrides:
-    """What to replay instead of what the topology says; None leaves an option as it is.
+    """What to replay instead of what the topology declares; None leaves an option as it is.
 
     Parameters
     ----------
@@ -30,7 +30,7 @@ class TraceOverrides:
     payload : str
         What the events carry.
     seed : int
-        Which events of that kind.
+        Seed of the events.
     """
 
     trace: str | None = None
@@ -130,7 +130,7 @@ def with_trace_options(topology: Topology, overrides: TraceOverrides) -> Topolog
 def _changed(source: Source, given: Mapping[str, Any]) -> Source:
     if source.connector.kind != _TRACE:
         return source
-    # The same option may be written rate_scale or rateScale: what is given replaces either.
+    # The option may be written rate_scale or rateScale: the given one replaces either.
     replaced = {_plain(name) for name in given}
     kept = {name: value for name, value in source.connector.options.items() if _plain(name) not in replaced}
     options = {**kept, **given}

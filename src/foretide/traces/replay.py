@@ -26,11 +26,11 @@ class Replay:
     Parameters
     ----------
     trace : RateTrace
-        When events come.
+        When events are due.
     payload : Payload
         What they carry.
     seed : int
-        Which of the many streams of such events.
+        Seed of the events.
     speed : float
         Trace seconds that pass in one second of the wall clock.
 

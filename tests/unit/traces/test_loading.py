@@ -38,7 +38,7 @@ def test_a_file_of_ones_own(tmp_path: Path) -> None:
     ("text", "line", "message"),
     [
         ("", None, "expected the columns second,events_per_second, got an empty file"),
-        ("second,events_per_second\n", None, "at least two rows, to tell the width of a bin, got none"),
+        ("second,events_per_second\n", None, "at least two rows, which give the width of a bin, got none"),
         ("second,rate\n0,1\n", 1, "a column 'events_per_second', got the columns second,rate"),
         ("second,events_per_second\n0,1\n5,-3\n", 3, "rate of 0 or more in column 'events_per_second', got -3"),
         ("second,events_per_second\n0,1\n5,\n", 3, "a number in column 'events_per_second', got nothing"),
