@@ -1,4 +1,4 @@
-"""The papers' applications, one file each, written with the public names alone.
+"""The papers' applications, one file each, written with public names only.
 
 May import `topology`, `traces` and what lies below them; Spark is not needed to declare one.
 """

@@ -1,6 +1,6 @@
 """The store of authors that Twitter applications look users up in.
 
-It is a SQLite database, one in the memory of each worker, and as slow as one tells it to be: a store in the network
+It is a SQLite database, one in the memory of each worker, and as slow as configured: a store in the network
 answers after some milliseconds, during which a replica waits.
 """
 
@@ -22,7 +22,7 @@ __all__ = ["UNKNOWN", "USERS", "AuthorLookup", "AuthorStore", "author"]
 #: As many users as there are among generated tweets: ``user0`` and so on.
 USERS = 50_000
 
-#: What is known of a user whom the store does not have.
+#: The record of a user whom the store does not have.
 UNKNOWN = ("??", "unknown", 0)
 
 _COUNTRIES = ("BR", "CL", "CN", "DE", "FR", "IN", "JP", "MX", "NG", "US")
@@ -66,8 +66,8 @@ class AuthorLookup:
     Parameters
     ----------
     wait_s : float
-        How long each lookup takes, beside the query itself. The waits of a piece of the stream are slept at once,
-        since a sleep is never as short as a single one should be.
+        How long each lookup takes, besides the query itself. A whole piece of the stream is waited for in one sleep,
+        since a sleep is never as short as a single lookup.
     """
 
     wait_s: float = 0.0
@@ -104,6 +104,6 @@ def _columns(users: int) -> tuple[list[str], list[str], list[int]]:
     ids = np.arange(users, dtype=np.int64)
     countries = [_COUNTRIES[place] for place in pick(draw(ids, _SEED, 0), len(_COUNTRIES))]
     roles = [_ROLES[place] for place in pick(draw(ids, _SEED, 1), len(_ROLES))]
-    # Few have many: the number of followers is even on a logarithmic scale, up to about a million.
+    # Few have many: the number of followers is uniform on a logarithmic scale, up to about a million.
     exponents = pick(draw(ids, _SEED, 2), 1 << 20) / (1 << 20)
     return countries, roles, np.floor(2.0 ** (20 * exponents)).astype(np.int64).tolist()

@@ -1,8 +1,8 @@
 """Continuous queries (SPEC I7): which of the vehicles that pass are too fast, and whose are they.
 
 As in [IDRNN]_: a source emits plates with speeds, an operator looks speeding ones up in a table of owners, and what is
-found there is logged. The table is made up once per worker. Departure: the paper's operator walks through its table;
-ours goes by hash and then waits for as long as such a walk is said to take.
+found there is logged. The table is generated once per worker. Departure: the paper's operator walks through its table;
+this one looks up by hash and then waits for as long as such a walk is assumed to take.
 
     foretide run continuous-queries
 """
@@ -79,7 +79,7 @@ def _all_plates() -> tuple[str, ...]:
 
 @cache
 def make_owners() -> pa.Table:
-    """Return the table of owners: plate, name and licence; made up once per worker.
+    """Return the table of owners: plate, name and licence; generated once per worker.
 
     >>> make_owners().slice(1, 1).to_pylist()
     [{'plate': 'DR-19', 'owner': 'Bo', 'licence': 'L-1'}]

@@ -3,7 +3,7 @@
 As in [DABS]_, figure 10. A dispatcher drops irrelevant topics and gives each branch the attributes it needs. One branch
 finds the city that a code stands for, at a cost that depends on the code, and groups opinions by city; the other finds
 the age band and groups by that. Both describe subgroups, which a persister stores. A description counts the events of
-one piece of the stream: whoever reads the store adds them up.
+one piece of the stream: readers of the store add them up.
 
     foretide run dabs-complex --set values=zipf
 """
@@ -48,7 +48,7 @@ class Options(DabsOptions):
 
     @property
     def payload(self) -> str:
-        """Opinions, their cities spread as wanted."""
+        """Opinions, with cities distributed as set."""
         return f"{__name__}:{self.values.upper()}"
 
 
@@ -96,7 +96,7 @@ def dispatch(batch: pa.RecordBatch) -> dict[str, pa.RecordBatch]:
 
 
 def find_city(row: Mapping[str, Any], work_s: float) -> dict[str, Any]:
-    """Find the city that a code stands for, taking the longer the higher it is."""
+    """Find the city that a code stands for, which takes longer the higher the code is."""
     time.sleep(cost_s(row["code"], work_s))
     return {"city": _city(row["code"]), "opinion": row["opinion"]}
 

@@ -1,7 +1,7 @@
 """The simple insensitive topology of DABS-Storm (SPEC D6): work that costs the same for every value.
 
 As in [DABS]_, figure 9a: a source, an operator whose time does not depend on the value it reads, and one that ends the
-computation. The operator waits as long as its work is said to take, so that replicas matter where cores are few.
+computation. The operator waits as long as its work is assumed to take, so that replicas matter even with few cores.
 
     foretide run dabs-insensitive --set trace=dabs_erratic
 """
@@ -22,13 +22,13 @@ __all__ = ["APP", "compute", "finalize", "work"]
 
 
 def work(batch: pa.RecordBatch, work_s: float) -> pa.RecordBatch:
-    """Square every value, taking the same time for each; the times of a piece are waited for at once."""
+    """Square every value, taking the same time for each; it waits once for a whole piece."""
     time.sleep(work_s * batch.num_rows)
     return batch.append_column("square", pc.multiply(batch["value"], batch["value"]))
 
 
 def finalize(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """End the computation: say of every event whether it came out even."""
+    """End the computation: mark every event as even or odd."""
     even = pc.equal(pc.bit_wise_and(batch["square"], 1), 0)
     return batch.append_column("parity", pc.if_else(even, "even", "odd"))
 

@@ -1,7 +1,7 @@
 """The simple sensitive topology of DABS-Storm (SPEC D6): what an event costs depends on its value.
 
 As in [DABS]_, figure 9b: the same structure as the insensitive one, with an operator whose time follows from the value
-it reads. It takes one event at a time, so that each is timed, and OSG (SPEC D4) deals events out by what they will
+it reads. It takes one event at a time, so that each is timed, and OSG (SPEC D4) distributes events by what they will
 cost.
 
     foretide run dabs-sensitive --set values=zipf
@@ -23,7 +23,7 @@ __all__ = ["APP", "work"]
 
 
 def work(row: Mapping[str, Any], work_s: float) -> dict[str, Any]:
-    """Square a value, taking the longer the higher it is."""
+    """Square a value, which takes longer the higher it is."""
     time.sleep(cost_s(row["value"], work_s))
     return {**row, "square": row["value"] ** 2}
 
@@ -47,7 +47,7 @@ def declare(options: DabsOptions) -> Topology:
 
 APP = App(
     name="dabs-sensitive",
-    summary=f"work on values below {VALUES} that costs the more the higher a value is, dealt out by OSG",
+    summary=f"work on values below {VALUES} that costs more the higher a value is, distributed by OSG",
     spec=("D6", "D4"),
     columns=("id", "value", "square", "parity"),
     options=DabsOptions,

@@ -1,8 +1,8 @@
 """DNS (SPEC P9): queries are parsed, measured, classified and stored.
 
 [PASPS]_ takes queries from a public set in which some clients smuggle data through names. Queries of both kinds are
-generated here: plain names, and now and then a long one of random letters and digits. The classifier adds up what
-speaks for a tunnel.
+generated here: plain names, and now and then a long one of random letters and digits. The classifier adds up the
+signs of a tunnel.
 
     foretide run dns
 """
@@ -73,7 +73,7 @@ def parse(batch: pa.RecordBatch) -> pa.RecordBatch:
     Raises
     ------
     ValueError
-        When a line is not a query; the engine then sets it aside and goes on with the others.
+        When a line is not a query; the engine then makes it a dead letter and continues with the others.
     """
     parts = pc.extract_regex(batch["text"], pattern=_LINE)
     if parts.null_count:
@@ -85,7 +85,7 @@ def parse(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def measure(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Add what can be told of a name: its length, its labels, its digits."""
+    """Add the features of a name: its length, its labels, its digits."""
     name = batch["name"]
     features = {
         "length": pc.utf8_length(name),

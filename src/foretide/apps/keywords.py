@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 __all__ = ["CATEGORIES", "OTHER", "SUBCATEGORIES", "SUBTOPICS", "TOPICS", "KeywordDetector"]
 
-#: What a text is that holds no keyword.
+#: The label of a text without keywords.
 OTHER = "other"
 
 TOPICS = {
@@ -70,7 +70,7 @@ class KeywordDetector:
         return batch.append_column(self.column, pc.case_when(which, *map(pa.scalar, found), pa.scalar(OTHER)))
 
     def detect(self, text: str) -> str:
-        """Return what one text is, by its words."""
+        """Return the label of one text, by its words."""
         words = set(text.split(" "))
         return next((name for name, keys in self.keywords.items() if words & set(keys.split("|"))), OTHER)
 

@@ -2,7 +2,7 @@
 
 [PASPS]_ takes its lines from a public set of logs of distributed systems. Here they are generated from templates with
 two numbers each. The parser knows none of these: it finds a line's template by masking its numbers, and the scorer
-gives points for severity, for a template that means trouble, and for a number out of the ordinary.
+gives points for severity, for a template that means trouble, and for an unusual number.
 
     foretide run logs
 """
@@ -26,7 +26,7 @@ from foretide.traces.parts import choose, join, zipf
 
 __all__ = ["APP", "LINES", "MASK", "Options", "classify", "make_record", "parse", "score"]
 
-#: What stands for a number in a template.
+#: The placeholder of a number in a template.
 MASK = "<*>"
 
 # Most frequent first.
@@ -81,7 +81,7 @@ def parse(batch: pa.RecordBatch) -> pa.RecordBatch:
     Raises
     ------
     ValueError
-        When a line has no level or no number; the engine then sets it aside and goes on with the others.
+        When a line has no level or no number; the engine then makes it a dead letter and continues with the others.
     """
     text = batch["text"]
     parts = pc.extract_regex(text, pattern=_LINE)

@@ -1,4 +1,4 @@
-"""Operators that take as long as they are said to.
+"""Operators that take a declared time.
 
 The papers' operators took a fraction of a millisecond per event. The same work on columns of many events takes a
 hundredth of that, and one replica would do for any load. An operator that is paced waits for the rest of the time, so
@@ -21,7 +21,7 @@ __all__ = ["Paced", "PacedOptions"]
 
 ArrowFunction = Callable[[pa.RecordBatch], pa.RecordBatch]
 
-# What the operators take by themselves, about.
+# What the operators take by themselves, approximately.
 _UNPACED_S = 0.000005
 
 
@@ -29,7 +29,7 @@ _UNPACED_S = 0.000005
 class Paced:
     """A function that takes `event_s` seconds for each event, or longer if it must.
 
-    The time of a piece of the stream is waited for at once.
+    It waits once for the time of a whole piece of the stream.
 
     >>> Paced(lambda batch: batch, event_s=0.0001)(pa.RecordBatch.from_pydict({"id": [1, 2]})).num_rows
     2
@@ -51,7 +51,8 @@ class PacedOptions(AppOptions):
     """Options of applications whose operators can be paced."""
 
     paced: bool = Field(
-        default=True, description="Whether an event takes as long as in the paper, by waiting; else as long as it must."
+        default=True,
+        description="Whether an event takes as long as in the paper, by waiting; otherwise as briefly as it can.",
     )
 
     def attach(self, stream: Stream, id: str, function: ArrowFunction, event_s: float) -> Stream:

@@ -1,7 +1,7 @@
 """Sentiment of a text, by naive Bayes trained on the sentences shipped in ``data/sentiment.csv``.
 
 Weights are whole numbers, thousandths of a logarithm: sums of them do not depend on the order in which they are added,
-so that whoever computes a label gets the same one.
+so that a label is the same wherever it is computed.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ _UNIT = 1000
 
 @dataclass(frozen=True, eq=False)
 class SentimentModel:
-    """A naive Bayes model over words; words it has not seen count for nothing.
+    """A naive Bayes model over words; unknown words are ignored.
 
     Parameters
     ----------
     labels : tuple of str
-        What a text can be; of equal scores the first wins.
+        The possible labels; of equal scores the first wins.
     words : mapping of str to int
         The row of each known word.
     weights : array of int, words by labels
-        What a word says for each label.
+        The weight of a word for each label.
     priors : array of int over labels
-        What a label has before any word.
+        The prior weight of each label.
     """
 
     labels: tuple[str, ...]

@@ -2,7 +2,7 @@
 
 [PASPS]_ classifies tweets by content and author and stores them; it does not publish its operators. Here sentiment is
 naive Bayes, and the author comes from a store that takes some milliseconds per event, as one in a network would. So
-most of the time goes into waiting, and more replicas help even where cores are few.
+most of the time is spent waiting, and more replicas help even with few cores.
 
     foretide run twitter-classification
 """

@@ -1,4 +1,4 @@
-"""Windowed URL count (SPEC I7): how often each URL was asked for in the past two minutes.
+"""Windowed URL count (SPEC I7): how often each URL was requested in the past two minutes.
 
 As in [IDRNN]_: one operator extracts time and URL from a request line, one counts within ticks of 500 ms, one merges
 the counts of all replicas into those of a window. Time is that of the lines, so a replay counts the same at any speed.
@@ -78,7 +78,7 @@ def extract(batch: pa.RecordBatch) -> pa.RecordBatch:
     Raises
     ------
     ValueError
-        When a line is not one; the engine then sets it aside and goes on with the others.
+        When a line is not one; the engine then makes it a dead letter and continues with the others.
     """
     lines = batch["text" if "text" in batch.schema.names else "value"]
     parts = pc.extract_regex(lines, pattern=_LINE)
@@ -91,7 +91,7 @@ def extract(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def count_ticks(batch: pa.RecordBatch) -> pa.Table:
-    """Return how often each URL comes in each tick, as far as this piece of the stream tells."""
+    """Return how often each URL comes in each tick, in this piece of the stream."""
     us = TICK_MS * 1000
     ticks = pc.multiply(pc.divide(batch["time"].cast(pa.int64()), us), us).cast(_TIME)
     table = pa.table({"time": ticks, "url": batch["url"], "event_time": batch["event_time"]})
@@ -100,7 +100,7 @@ def count_ticks(batch: pa.RecordBatch) -> pa.Table:
 
 
 def merge_counts(partials: Any, window_s: int, slide_s: int, lateness_s: int) -> Any:
-    """Return the counts of every window and URL that a batch changed: a DataFrame made of a DataFrame."""
+    """Return the counts of every window and URL that a batch changed: a DataFrame from a DataFrame."""
     window = f"window(time, '{window_s} seconds', '{slide_s} seconds')"
     query = f"""
         SELECT unix_timestamp({window}.start) AS window_s, url, sum(count) AS count, max(event_time) AS event_time

@@ -1,6 +1,6 @@
 """The streams of values that the DABS applications work on (SPEC D6), and what a value costs.
 
-Values are spread evenly or by Zipf's law of skew 1.5. Where the cost depends on the value, it is proportional to it.
+Values are distributed evenly or by Zipf's law of skew 1.5. If the cost depends on the value, it is proportional to it.
 Popular values are not the cheap ones: ranks are dealt over the values.
 """
 
@@ -22,11 +22,11 @@ __all__ = ["SKEW", "UNIFORM", "VALUES", "ZIPF", "DabsOptions", "cost_s", "draw_v
 
 Law: TypeAlias = Literal["uniform", "zipf"]
 
-#: There are so many values, from 0 on.
+#: The number of values, which start at 0.
 VALUES = 64
 SKEW = 1.5
 
-# Odd, so that every rank gets a value of its own.
+# Odd, so that every rank gets a different value.
 _DEAL, _SHIFT = 37, 21
 
 
@@ -37,12 +37,12 @@ class DabsOptions(AppOptions):
     rate_scale: float = rate_field(0.4)
     speed: float = Field(default=5.0, gt=0, description="Seconds of the trace that pass in one second.")
     store: str = store_field("none")
-    values: Law = Field(default="uniform", description="How values are spread: uniform, or zipf with skew 1.5.")
-    work_ms: float = Field(default=2.0, ge=0, le=1000, description="Milliseconds that an event costs, on the mean.")
+    values: Law = Field(default="uniform", description="How values are distributed: uniform, or zipf with skew 1.5.")
+    work_ms: float = Field(default=2.0, ge=0, le=1000, description="Milliseconds that an event costs on average.")
 
     @property
     def payload(self) -> str:
-        """Values, spread as wanted."""
+        """Values, distributed as set."""
         return f"{__name__}:{self.values.upper()}"
 
 
@@ -54,7 +54,7 @@ def draw_values(ids: NDArray[np.int64], seed: int, law: Law, lane: int = 0) -> N
 
 
 def cost_s(value: int, mean_s: float) -> float:
-    """Return what a value costs, if all of them equally often cost `mean_s` on the mean.
+    """Return what a value costs, if equally frequent values cost `mean_s` on average.
 
     >>> cost_s(0, 0.065), cost_s(63, 0.065)
     (0.002, 0.128)
@@ -63,7 +63,7 @@ def cost_s(value: int, mean_s: float) -> float:
 
 
 def mean_cost_s(law: Law, mean_s: float) -> float:
-    """Return what an event costs on the mean, as values are spread.
+    """Return what an event costs on average, given the distribution of values.
 
     >>> round(mean_cost_s("uniform", 0.002), 6), round(mean_cost_s("zipf", 0.002), 6)
     (0.002, 0.001899)

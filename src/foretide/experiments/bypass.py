@@ -1,4 +1,4 @@
-"""A worker that misbehaves, and going around it (SPEC I8; figures 9 and 10 of [IDRNN]_), on Spark.
+"""A worker that misbehaves, and bypassing it (SPEC I8; figures 9 and 10 of [IDRNN]_), on Spark.
 
 Three executors look events up in a store that answers after some milliseconds. One of them is throttled to a tenth of
 its speed for a minute: stopped and continued in turn, with all of its processes. The run is made twice, without and
@@ -81,7 +81,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class BypassRun:
-    """What came of one run.
+    """The outcome of one run.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ class BypassRun:
     throttled_s : float
         When the worker was throttled.
     ended_s : float
-        When it was let go.
+        When it was released.
     detected_s : float, optional
         When it was bypassed.
     batches : tuple of Batch
@@ -100,7 +100,7 @@ class BypassRun:
     counted_s : float
         From when on batches count.
     events : tuple of str
-        What worker health said.
+        The events of worker health.
     """
 
     bypassing: bool
@@ -115,7 +115,7 @@ class BypassRun:
     events: tuple[str, ...] = ()
 
     def mean_s(self, first_s: float, last_s: float) -> float:
-        """Return the mean time of the events of batches that began in a stretch; NaN where there are none."""
+        """Return the mean time of the events of batches that began in a stretch; NaN if there are none."""
         chosen = [batch for batch in self.batches if first_s <= batch.began_s < last_s]
         events = sum(batch.events for batch in chosen)
         return sum(batch.mean_s * batch.events for batch in chosen) / events if events else float("nan")
@@ -182,7 +182,7 @@ def _observe(
     from foretide.spark.workers.health import watch_health
 
     health = options.health.model_copy(update={"advisory": not bypassing})
-    # All executors are on one machine: another one would be no better off before the cool-down is over.
+    # All executors are on one machine: no other one would do better before the cool-down is over.
     with watch_health(running, spark, health, replacement="after cool-down") as watch:
         running.wait(options.warm_up_s)
         counted_s = time.time()
@@ -215,7 +215,7 @@ def _observe(
 
 
 def _busiest(running: Any) -> str:
-    """Return the executor that had most tasks of late: one that takes part."""
+    """Return the executor that recently had the most tasks: one that takes part."""
     tasks: dict[str, int] = {}
     for batch in running.batches()[-10:]:
         for id, worker in batch.workers.items():

@@ -12,7 +12,7 @@ from foretide.extras import needs_extra
 
 __all__ = ["to_svg"]
 
-# Colours that stay apart for those who see few (Okabe and Ito); what came in is black or grey.
+# Colours that colour-blind readers can distinguish (Okabe and Ito); input is black or grey.
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#999999")
 _INPUT = "input"
 _WIDTH_INCHES, _PANEL_INCHES = 9.0, 2.7

@@ -1,4 +1,4 @@
-"""The worked example of PRESPS for a terminal: what was measured, every step, and the plan beside the paper's."""
+"""The worked example of PRESPS for a terminal: what was measured, every step, and the plan next to the paper's."""
 
 from __future__ import annotations
 

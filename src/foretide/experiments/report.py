@@ -1,4 +1,4 @@
-"""What every experiment leaves: a page, a figure and numbers, in the simulator and on Spark alike."""
+"""What every experiment produces: a page, a figure and numbers, in the simulator and on Spark alike."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _VERDICT = ("verdict", "runs", "statement", "numbers")
 
 @dataclass(frozen=True)
 class Check:
-    """A statement of a paper, or a target of ours, and whether it holds.
+    """A statement of a paper, or a target of Foretide, and whether it holds.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ class Line:
 
 @dataclass(frozen=True, eq=False)
 class Panel:
-    """One part of a figure: curves over a common axis, or bars where `labels` name their places."""
+    """One part of a figure: curves over a common axis, or bars if `labels` name their places."""
 
     title: str
     x_title: str
@@ -88,20 +88,20 @@ class Panel:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """What came of an experiment.
+    """The outcome of an experiment.
 
     Parameters
     ----------
     name, title : str
         What it is called, and what it shows.
     origin : str
-        What wrote it, as the beginning of a sentence that goes on with where the numbers are.
+        What wrote it, as the beginning of a sentence that ends with where the numbers are.
     warning : str
         What a reader must know before the numbers.
     head, rows : sequences of str
         Its table; none without rows.
     texts : collection of str
-        The columns of the table that hold text, beside the first.
+        The columns of the table that hold text, besides the first.
     checks : sequence of Check
         Statements or targets, and whether they hold.
     panels : sequence of Panel
@@ -109,7 +109,7 @@ class Report:
     notes : sequence of str
         How it was set up.
     data : mapping
-        Numbers for whoever reads them by program.
+        The numbers, for programs.
     """
 
     name: str
@@ -167,7 +167,7 @@ class Report:
         ConfigError
             When the folder cannot be written to.
         MissingExtraError
-            When there is a figure to draw and nothing to draw it with.
+            When there is a figure to draw and matplotlib is not installed.
         """
         from foretide.experiments.figures import to_svg
 

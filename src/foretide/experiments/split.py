@@ -73,14 +73,14 @@ class SplitBatch:
 
 @dataclass(frozen=True)
 class SplitRun:
-    """What came of it.
+    """The outcome of the experiment.
 
     Parameters
     ----------
     began_s : float
         When the first ratio was set.
     changes : tuple of (float, int)
-        When each ratio was set, and the version of the configuration from which on it holds.
+        When each ratio was set, and the version of the configuration from which it holds.
     batches : tuple of SplitBatch
         All batches with rows.
     """
@@ -222,7 +222,7 @@ def _delay_s(run: SplitRun, number: int) -> float:
 
 
 def _late(run: SplitRun) -> int:
-    """Return how many changes were not heeded by a batch that began after them."""
+    """Return how many changes were ignored by a batch that began after them."""
     return sum(
         any(batch.started_at_s > changed_at_s and batch.version < version for batch in run.batches)
         for changed_at_s, version in run.changes

@@ -1,4 +1,4 @@
-"""Reports of runs as pages: one neutral record, whoever ran it, and the page made of it.
+"""Reports of runs as pages: one engine-neutral record, and the page made from it.
 
 May import `spark`, `sim`, `control` and what lies below them.
 """

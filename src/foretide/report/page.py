@@ -1,4 +1,4 @@
-"""The page of a report: one file that needs nothing from elsewhere, light and dark."""
+"""The page of a report: one self-contained file, light and dark."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ button { border: 1px solid var(--rule); border-radius: 6px; background: transpar
 footer { margin-top: 16px; font-size: 13px; }
 """
 
-# Plotly draws with colours of its own, not with those of the style sheet: they are set anew with the theme.
+# Plotly uses its own colours, not those of the style sheet, so they are set along with the theme.
 _SCRIPT = """
 const themes = %(themes)s;
 const dark = window.matchMedia("(prefers-color-scheme: dark)");

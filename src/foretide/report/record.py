@@ -25,7 +25,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class DecisionMark:
-    """A decision: when, what it came to, and why, a line each.
+    """A decision: when, its result, and why, one line each.
 
     `changed` says whether any operator was to get another number of replicas.
     """
@@ -51,7 +51,7 @@ class Expected:
     band : str
         What the band is, such as ``10-90 %``.
     made_by : str
-        Who expected it.
+        The forecaster.
     """
 
     from_s: Floats
@@ -65,7 +65,7 @@ class Expected:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class RunRecord:
-    """A run, neutral of who ran it.
+    """A run, independent of the engine that ran it.
 
     Parameters
     ----------

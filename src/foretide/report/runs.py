@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 __all__ = ["decision_mark", "expected_input", "record_of", "score_figures", "steered_record"]
 
-# As many operators, and as many steps of the way to a number, as a label that floats over a plot can hold.
+# As many operators, and as many terms for each, as a tooltip can hold.
 _OPERATORS, _TERMS = 8, 4
-# Latency on Spark is shown over stretches of so many samples: single batches would make a fence of the line.
+# Latency on Spark is shown over stretches of so many samples: single batches would make the line unreadable.
 _STRETCH = 5
 
 
@@ -115,16 +115,16 @@ def score_figures(score: RunScore) -> tuple[Figure, ...]:
         Figure("latency, mean", _milliseconds(score.latency_mean_ms), "end to end, of the events that left"),
         Figure("latency, p95", _milliseconds(score.latency_p95_ms), "19 of 20 events were faster"),
         Figure("latency, p99", _milliseconds(score.latency_p99_ms), "99 of 100 events were faster"),
-        Figure("processed", _number(score.processed, ".4f"), "events processed ÷ received, when the last had come"),
+        Figure("processed", _number(score.processed, ".4f"), "events processed ÷ received, when the last had arrived"),
         Figure("degradation", _number(score.degradation, ".3f"), "throughput: mean of |in − out|/in over 5 s"),
         Figure("error of input", _number(score.error_input, ".3f"), "MAPE of the input expected per interval"),
         Figure("error of replicas", _number(score.error_replica, ".3f"), "MAPE against the replicas needed"),
-        Figure("changes", f"{score.changes:,}", "times that an operator got another number of replicas"),
+        Figure("changes", f"{score.changes:,}", "changes of an operator's number of replicas"),
     )
 
 
 def expected_input(decisions: Sequence[Decision], td_s: float, began_at_s: float = 0.0) -> Expected | None:
-    """Return what the forecasts said of the next interval, all sources together; None where there were none.
+    """Return what the forecasts expected of the next interval, all sources together; None if there were none.
 
     Instants count from `began_at_s`.
     """
@@ -147,7 +147,7 @@ def expected_input(decisions: Sequence[Decision], td_s: float, began_at_s: float
 
 
 def _rates(decisions: Sequence[Decision], td_s: float, level: float | None = None) -> Floats:
-    """Return the mean rate of the next interval, or a quantile of it where the forecast has that one."""
+    """Return the mean rate of the next interval, or a quantile of it if the forecast has that one."""
     return np.array([sum(_rate(made, td_s, level) for made in step.forecasts.values()) for step in decisions])
 
 

@@ -1,4 +1,4 @@
-"""The published tables and figures, made anew in the simulator: `foretide reproduce`.
+"""The published tables and figures, reproduced in the simulator: `foretide reproduce`.
 
 May import `sim` and everything below it, not Spark.
 """

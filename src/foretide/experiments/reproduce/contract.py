@@ -1,4 +1,4 @@
-"""What an experiment is made of: runs to make, and a conclusion that lays them beside a paper's numbers."""
+"""What an experiment is made of: runs to make, and a conclusion that compares them with a paper's numbers."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ class Metric:
     unit: Literal["part", "ms", "count", "ratio"]
 
     def shown(self, value: float | None) -> str:
-        """Return a value as text; a dash where there is none."""
+        """Return a value as text; a dash if there is none."""
         if value is None or not math.isfinite(value):
             return "–"
         if self.unit in ("part", "ratio"):
@@ -136,7 +136,7 @@ class Metric:
 
 @dataclass(frozen=True)
 class Comparison:
-    """One number of ours beside the paper's.
+    """A reproduced number and the paper's.
 
     Parameters
     ----------
@@ -147,7 +147,7 @@ class Comparison:
     values : tuple of float
         Ours, one per seed.
     paper : float, optional
-        The published number; None where the paper prints none.
+        The published number; None if the paper prints none.
     remark : str
         A contradiction in the paper, or anything that a reader must know.
 
@@ -177,12 +177,12 @@ class Comparison:
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """What came of an experiment.
+    """The outcome of an experiment.
 
     Parameters
     ----------
     comparisons : tuple of Comparison
-        Ours beside the paper's.
+        Reproduced numbers and the paper's.
     checks : tuple of Check
         Statements, and whether they hold.
     panels : tuple of Panel
@@ -199,7 +199,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Experiment:
-    """A published table or figure, and how to make it anew.
+    """A published table or figure, and how to reproduce it.
 
     Parameters
     ----------
@@ -214,7 +214,7 @@ class Experiment:
     jobs : callable
         From a scope to the runs that it needs.
     conclude : callable
-        From the scope and what came of the runs to the result.
+        From the scope and the outcomes of the runs to the result.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Checking statements over seeds: who is lowest, who is below whom, and how near to the paper."""
+"""Checking statements over seeds: which is lowest, which is below which, and how near to the paper."""
 
 from __future__ import annotations
 

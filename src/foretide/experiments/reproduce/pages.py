@@ -13,7 +13,7 @@ __all__ = ["to_report", "write_index"]
 
 
 def to_report(experiment: Experiment, result: Result, scope: Scope) -> Report:
-    """Return what one experiment leaves.
+    """Return the report of one experiment.
 
     >>> from foretide.experiments.reproduce.contract import Check, Metric
     >>> metric = Metric("saved", "saved resources", "part")
@@ -82,7 +82,7 @@ def write_index(folder: Path, experiments: Mapping[str, Experiment]) -> Path:
 
 
 def _checks(file: Path) -> list[tuple[str, bool]] | None:
-    """Return the statements of an experiment and whether each holds; None where it has not been run, or not by us."""
+    """Return the statements of an experiment and whether each holds; None without a readable result."""
     try:
         found = json.loads(file.read_text(encoding="utf-8"))
         return [(str(check["claim"]), bool(check["holds"])) for check in found["checks"]]
@@ -102,7 +102,7 @@ def _index(entries: Iterable[tuple[Experiment, Sequence[tuple[str, bool]]]]) -> 
         (
             "# Reproductions",
             "",
-            "The tables and figures of the papers that Foretide follows, made anew in its simulator. Each page has a",
+            "The tables and figures of the papers that Foretide follows, reproduced in its simulator. Each page has a",
             "table *ours | paper | deviation*, a figure, the statements of the paper and whether they hold, and how it",
             "was set up. `make reproduce` writes all of it, `foretide reproduce NAME` one page; numbers are beside",
             "each page as JSON.",

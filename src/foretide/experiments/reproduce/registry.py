@@ -28,12 +28,12 @@ EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
 
 
 def find_experiments(names: Sequence[str]) -> tuple[Experiment, ...]:
-    """Return the experiments called so, each once, in the order of the index; patterns such as ``dabs-*`` will do.
+    """Return the experiments of these names, each once, in the order of the index; patterns such as ``dabs-*`` work.
 
     Raises
     ------
     ConfigError
-        When a name stands for none: the message lists those that there are.
+        When a name matches none: the message lists all of them.
 
     Examples
     --------

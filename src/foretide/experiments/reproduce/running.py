@@ -1,4 +1,4 @@
-"""Making the runs of experiments: each run once, side by side in processes of their own."""
+"""Making the runs of experiments: each run once, side by side in separate processes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from foretide.sim.compare import single_threads
 __all__ = ["RunError", "run_jobs", "unique_jobs"]
 
 
-#: Told of a run that is through, how many are, and how many there are.
+#: Called with a finished run, how many are finished, and how many there are.
 Watch = Callable[[Job, int, int], None]
 
 
@@ -25,12 +25,12 @@ class RunError(ForetideError, RuntimeError):
 
 
 def unique_jobs(jobs: Iterable[Job]) -> list[Job]:
-    """Return every run once, the long ones first, so that none is left over for the end."""
+    """Return every run once, the long ones first, so that none is left running alone at the end."""
     return sorted(dict.fromkeys(jobs), key=lambda job: -job.cost)
 
 
 def run_jobs(jobs: Iterable[Job], processes: int = 2, watch: Watch | None = None) -> dict[Job, Any]:
-    """Make every run once and return what came of it.
+    """Make every run once and return the outcomes.
 
     Interrupting it (Ctrl-C) ends the processes and raises `KeyboardInterrupt`.
 
@@ -41,12 +41,12 @@ def run_jobs(jobs: Iterable[Job], processes: int = 2, watch: Watch | None = None
     processes : int
         How many at once; with 1, all in this process.
     watch : callable, optional
-        Told of the progress.
+        Called with the progress.
 
     Raises
     ------
     RunError
-        When a run fails; the others are given up.
+        When a run fails; the others are abandoned.
     """
     if processes < 1:
         raise ConfigError("--processes", expected="at least 1", got=processes)
@@ -100,7 +100,7 @@ def _result(job: Job, future: Future[Any]) -> Any:
 
 
 def _begin() -> None:
-    """Set up a process: Ctrl-C is for the one that gives the work out."""
+    """Set up a worker process: Ctrl-C is handled by the parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 

@@ -1,4 +1,4 @@
-"""What a simulated run leaves for a table and a figure, small enough to travel between processes."""
+"""What a table and a figure need of a simulated run, small enough to travel between processes."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _known(at_s: Floats, values: Floats) -> tuple[Floats, Floats]:
 
 
 def first_part(trace: RateTrace, seconds: float | None) -> RateTrace:
-    """Return the first `seconds` of a trace, in whole bins; all of it where unset.
+    """Return the first `seconds` of a trace, in whole bins; all of it if unset.
 
     >>> first_part(RateTrace("steps", bin_s=5, rates=[1, 2, 3]), 10).rates.tolist()
     [1.0, 2.0]

@@ -1,4 +1,4 @@
-"""Figures 4 and 5 of BGElasor: the runs, and what is made of them.
+"""Figures 4 and 5 of BGElasor: the runs, and their evaluation.
 
 May import `experiments.reproduce` and `sim`.
 """

@@ -19,14 +19,14 @@ __all__ = ["LOADS", "TRACES_VARIABLE", "long_trace", "traces_folder"]
 LOADS = {"periodic": 300.0, "fluctuating": 600.0}
 #: The environment variable that says where the published files are.
 TRACES_VARIABLE = "FORETIDE_TRACES"
-_BESIDE = Path("..") / "shared" / "traces"
+_DEFAULT_FOLDER = Path("..") / "shared" / "traces"
 _DAYS, _DAY_S = 60, 86_400.0
 
 
 def traces_folder() -> Path | None:
-    """Return where the published files are: the folder that the variable names, or one beside; None without."""
+    """Return where the published files are: the folder that the variable names, or the default one; None if absent."""
     given = os.environ.get(TRACES_VARIABLE)
-    for folder in (Path(given),) if given else (_BESIDE,):
+    for folder in (Path(given),) if given else (_DEFAULT_FOLDER,):
         if all((folder / f"bgelasor_{load}.csv").is_file() for load in LOADS):
             return folder
     return None

@@ -41,7 +41,7 @@ _STEP_S = 30.0
 
 
 class Foreseen(Forecaster):
-    """Forecasts that were made beforehand: the n-th is given once n values are known."""
+    """Forecasts that were computed beforehand: the n-th is given once n values are known."""
 
     name: ClassVar[str] = "foreseen"
     summary: ClassVar[str] = "forecasts made beforehand"
@@ -50,14 +50,14 @@ class Foreseen(Forecaster):
     paths: tuple[tuple[float, ...], ...] = Field(description="The forecast after one value, after two, and so on.")
 
     def forecast_mean(self, values: Floats, horizon: int) -> Floats:
-        """Look it up; the last value goes on past its end."""
+        """Look it up; the last value is repeated past its end."""
         path = np.array(self.paths[min(self._seen, len(self.paths)) - 1])
         return path[np.minimum(np.arange(horizon), path.size - 1)]
 
 
 @dataclass(frozen=True, eq=False)
 class PlannerDay:
-    """How a planner did on a day: its instances and latency by epoch, and what that came to."""
+    """How a planner did on a day: its instances and latency by epoch, and its cost."""
 
     instances: Ints
     latency_ms: Floats
@@ -76,7 +76,7 @@ class DayOutcome:
     Parameters
     ----------
     needs : array of int over epochs
-        The instances that what came needed.
+        The instances that the actual load needed.
     planners : mapping of str to PlannerDay
         Steered by forecasts.
     known : mapping of str to float
@@ -122,7 +122,7 @@ class DayJob:
         """Forecast the day, and simulate every planner on it."""
         series = long_trace(self.load, self.published)
         per_day = round(_DAY_S / series.step_s)
-        # Ten days of test data: the same ones come again where more are asked for.
+        # Ten days of test data: the same ones are reused if more are needed.
         first = (_FIRST_DAY + (self.day - 1) % 10) * per_day
         epochs = round(self.first_s / series.step_s)
         past = series.values[first - _TRAIN_DAYS * per_day : first]
@@ -139,7 +139,7 @@ class DayJob:
 
 def _forecasts(name: str, past: Series, rates: Floats) -> Floats:
     """Return the forecast of the next epochs after each epoch of the day."""
-    # Results must not depend on when a model that trains beside the run happens to be ready.
+    # Results must not depend on when a model that trains in the background happens to be ready.
     model = (Auto(background=False) if name == Auto.name else make_forecaster(name)).fit(past)
     paths = []
     for rate in rates:

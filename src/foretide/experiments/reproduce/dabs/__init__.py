@@ -1,4 +1,4 @@
-"""Figures 12 to 17 of DABS: the streams, the runs, and what is made of them.
+"""Figures 12 to 17 of DABS: the streams, the runs, and their evaluation.
 
 May import `experiments.reproduce` and `sim`.
 """

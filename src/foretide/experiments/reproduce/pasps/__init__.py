@@ -1,4 +1,4 @@
-"""Tables 2 to 8 of PA-SPS: the policies, the runs, and what is made of them.
+"""Tables 2 to 8 of PA-SPS: the policies, the runs, and their evaluation.
 
 May import `experiments.reproduce` and `sim`.
 """

@@ -18,7 +18,7 @@ from foretide.traces import load_trace
 
 __all__ = ["DABS_WEIGHT", "DURATION_S", "FORECASTERS", "SETUP_NOTES", "PaspsJob"]
 
-#: How the tables call the forecasters, and what they are here.
+#: The tables' names for the forecasters, and their names here.
 FORECASTERS: Mapping[str, str] = MappingProxyType(
     {"ANN": "ann", "FFT": "fft", "LR": "lr", "RF": "rf", "Basic": RepeatInterval.name}
 )

@@ -52,7 +52,7 @@ def values_of(runs: Runs, metric: Metric, names: Sequence[str] | None = None) ->
 
 
 def compared(table: int, runs: Runs, published: Mapping[str, Mapping[Metric, float]]) -> tuple[Comparison, ...]:
-    """Return every number of a table beside ours; another reading of a row stands beside that row's numbers too."""
+    """Return every number of a table with ours; another reading of a row is compared with that row's numbers too."""
     metrics = list(next(iter(published.values())))
     found = []
     for name, row in runs.items():
