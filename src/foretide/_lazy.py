@@ -1,4 +1,4 @@
-"""Public names that are imported when they are first used, so that what needs few of them starts at once."""
+"""Public names that are imported when they are first used, so that programs that need few of them start quickly."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ _F = TypeVar("_F", bound=Callable[..., object])
 def njit(function: _F) -> _F:
     """Compile `function` on first call, without the GIL, and cache the machine code on disk.
 
-    Code that Python imports from a place numba cannot cache for (a zip archive, say) is compiled anew in each
+    Code that Python imports from a place numba cannot cache for (a zip archive, for example) is compiled again in each
     process instead of failing.
 
     >>> @njit

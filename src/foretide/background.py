@@ -1,4 +1,4 @@
-"""What goes on in a thread of its own: the controller beside the queries, its sampler, the watch over workers."""
+"""Background threads: the controller, its sampler, the watch over workers, the service."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Background:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Begin; does nothing where it has begun."""
+        """Start; does nothing if it has been started."""
         with self._starting:
             if self._thread is None:
                 self._stop.clear()
@@ -38,7 +38,7 @@ class Background:
                 self._thread.start()
 
     def stop(self, timeout_s: float = 10.0) -> None:
-        """End, and wait for it for a while."""
+        """Stop, and wait for that for a while."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join(timeout=timeout_s)
@@ -46,7 +46,7 @@ class Background:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it goes on."""
+        """Whether it is running."""
         return self._thread is not None and self._thread.is_alive()
 
     def __enter__(self) -> Self:

@@ -9,7 +9,7 @@ __all__ = ["Clock", "ManualClock", "SystemClock"]
 
 
 class Clock(Protocol):
-    """Tells the time and waits, in seconds since the Unix epoch."""
+    """Gives the time and waits, in seconds since the Unix epoch."""
 
     def now_s(self) -> float:
         """Return the present instant in seconds."""

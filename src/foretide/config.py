@@ -1,4 +1,4 @@
-"""Settings: validated pydantic models, and one way to turn what they find into a clear error."""
+"""Settings: validated pydantic models, and one way to turn validation failures into a clear error."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def validated(model: type[_Model], values: Mapping[str, Any], where: str) -> _Mo
 
 
 def parsed_value(text: str) -> Any:
-    """Return a value that was given as text, such as on a command line, as TOML reads it; what is none is a text.
+    """Return a value that was given as text, such as on a command line, as TOML reads it; anything else is text.
 
     >>> [parsed_value(text) for text in ("3", "0.5", "true", "[1, 2]", "fast")]
     [3, 0.5, True, [1, 2], 'fast']
@@ -59,7 +59,7 @@ def parsed_value(text: str) -> Any:
 
 
 def _config_error(model: type[BaseModel], error: ValidationError, where: str) -> ConfigError:
-    """Return the first thing that is wrong, a name that is unknown before all else: it explains what is missing."""
+    """Return the first thing that is wrong; an unknown name comes first, because it explains what is missing."""
     found = sorted(error.errors(), key=lambda details: details["type"] != "extra_forbidden")
     first = _explained(model, found[0], where)
     others = [setting for setting in (_name(where, details) for details in found[1:]) if setting != first.setting]

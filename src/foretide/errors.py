@@ -1,7 +1,7 @@
 """The errors that Foretide raises, under one root.
 
 Every class also derives from the built-in error it resembles, so ``except ValueError`` keeps working. A message
-says where (operator, setting, source line), what was expected, what came, and what to do; the values are
+says where (operator, setting, source line), what was expected, what was found, and what to do; the values are
 attributes too.
 """
 
@@ -68,7 +68,7 @@ _PLAIN = (str, int, float, bool, type(None))
 
 
 def error_from_data(data: Mapping[str, Any]) -> ForetideError:
-    """Return the error that `error_as_data` described; of a class that is not known here, the text stays."""
+    """Return the error that `error_as_data` described; if its class is not known here, only the text is kept."""
     try:
         kind = getattr(importlib.import_module(data["module"]), data["class"])
     except (ImportError, AttributeError):
@@ -85,7 +85,7 @@ class ConfigError(ForetideError, ValueError):
     setting : str
         The setting's full name, such as ``control.td_s``.
     expected, got : str
-        What the setting takes, and what came.
+        What the setting accepts, and what it got.
     remedy : str
         What to do about it.
     """
@@ -107,7 +107,7 @@ class MissingExtraError(ConfigError, ImportError):
     modules : sequence of str
         What is not installed.
     got : str
-        What is there instead, such as half of it.
+        What is there instead, such as only part of it.
     """
 
     def __init__(self, what: str, extra: str, modules: Sequence[str], got: str = "none") -> None:
@@ -165,7 +165,7 @@ class TopologyError(ForetideError, ValueError):
 class TopologyErrors(TopologyError):  # noqa: N818 - a group of errors
     """Everything that is wrong with a topology, found in one pass.
 
-    ``errors`` holds the single ones; with just one of them it reads like it.
+    ``errors`` holds each of them; if there is only one, the message is that one's.
     """
 
     def __init__(self, topology: str, errors: tuple[TopologyError, ...]) -> None:
@@ -178,7 +178,7 @@ class TopologyErrors(TopologyError):  # noqa: N818 - a group of errors
 
 
 class NotReadyError(ForetideError, RuntimeError):
-    """Not an error of anyone's: a window is not full yet, a model not warm. Skip the cycle, try the next."""
+    """Nobody's mistake: a window is not full yet, or a model not warm. Skip the cycle, try the next."""
 
 
 class MetricsError(ForetideError, RuntimeError):

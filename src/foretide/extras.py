@@ -1,4 +1,4 @@
-"""The extras of the package: what each installs, and one way to say that one is missing."""
+"""The extras of the package: what each installs, and one way to report that one is missing."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ EXTRAS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 
 
 def missing_modules(extra: str) -> tuple[str, ...]:
-    """Return the modules of an extra that are not installed; none for an extra that is not ours."""
+    """Return the modules of an extra that are not installed; empty for an unknown extra."""
     return tuple(module for module in EXTRAS.get(extra, ()) if find_spec(module) is None)
 
 
@@ -43,7 +43,7 @@ def extra_with(module: str | None) -> str | None:
 
 @contextmanager
 def needs_extra(extra: str, what: str) -> Iterator[None]:
-    """Import within this: a module of `extra` that is not installed becomes an error that names the extra.
+    """Turn the failed import of a module of `extra` within the block into an error that names the extra.
 
     Parameters
     ----------
@@ -74,5 +74,5 @@ def needs_extra(extra: str, what: str) -> Iterator[None]:
     except ImportError as error:
         if isinstance(error, MissingExtraError) or (error.name or "").startswith("foretide"):
             raise
-        # It is there and lacks a library of its own, as psycopg may lack libpq.
+        # It is installed but lacks a library that it needs, as psycopg may lack libpq.
         raise MissingExtraError(what, extra, EXTRAS[extra], str(error).partition("\n")[0]) from error

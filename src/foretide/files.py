@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 
 __all__ = ["PART_PREFIX", "claim_file", "replace_file", "replace_json", "replacing", "sync"]
 
-#: How the names of files begin that are not complete; a killed process can leave such files behind.
+#: The prefix of the names of incomplete files; a killed process can leave such files behind.
 PART_PREFIX = ".part-"
 
 
@@ -29,7 +29,7 @@ def replacing(path: str | os.PathLike[str], *, fsync: bool = False, folder: Path
     fsync : bool
         Whether contents and name are forced to the disk before the block is left.
     folder : Path, optional
-        Where the unfinished file lies, on the same file system; beside `path` unless given.
+        Folder of the unfinished file, on the same file system; by default that of `path`.
     """
     target = Path(path)
     with _part(target, fsync=fsync, folder=folder) as part:
@@ -55,7 +55,7 @@ def replace_json(path: str | os.PathLike[str], body: Any, *, fsync: bool = False
 def claim_file(
     path: str | os.PathLike[str], content: str | bytes, *, fsync: bool = False, folder: Path | None = None
 ) -> bool:
-    """Write `content` at `path` in one step unless something is there; tell whether it was written.
+    """Write `content` at `path` in one step unless something is there; return whether it was written.
 
     A hard link, unlike a rename, fails when its target exists: of two competing writers exactly one wins.
     """
@@ -73,7 +73,7 @@ def claim_file(
 
 def sync(path: Path) -> None:
     """Force the contents of a file, or the names in a directory, to the disk: a rename is only safe after both."""
-    if os.name == "nt" and path.is_dir():  # Windows opens no directories
+    if os.name == "nt" and path.is_dir():  # Windows cannot open directories
         return
     handle = os.open(path, os.O_RDONLY)
     try:
@@ -84,7 +84,7 @@ def sync(path: Path) -> None:
 
 @contextmanager
 def _part(target: Path, *, fsync: bool, folder: Path | None) -> Iterator[Path]:
-    """Yield the name of a file that no other writer has; it is gone afterwards, unless the block renamed it."""
+    """Yield the name of a file that no other writer has; it is removed afterwards, unless the block renamed it."""
     part = (folder or target.parent) / f"{PART_PREFIX}{uuid.uuid4().hex}"
     try:
         yield part

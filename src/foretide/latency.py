@@ -51,7 +51,7 @@ class LatencyHistogram:
         return edges
 
     def merge(self, other: LatencyHistogram) -> None:
-        """Add what another one counted."""
+        """Add the counts of another histogram."""
         self._counts += other._counts
         self._sum_s += other._sum_s
 
@@ -67,7 +67,7 @@ class LatencyHistogram:
         return places, self._counts[places], self._sum_s
 
     def add_bins(self, places: npt.ArrayLike, counts: npt.ArrayLike, sum_s: float) -> None:
-        """Add what `to_bins` of another one gave."""
+        """Add what `to_bins` of another histogram returned."""
         np.add.at(self._counts, np.asarray(places, dtype=np.int64), np.asarray(counts, dtype=np.int64))
         self._sum_s += sum_s
 

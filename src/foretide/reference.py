@@ -30,7 +30,7 @@ from foretide.store.settings import StoreSettings
 
 __all__ = ["SETTINGS", "configuration_markdown", "settings_markdown"]
 
-#: The groups of settings beside those of planners and forecasters, in the order of the page.
+#: The groups of settings other than those of planners and forecasters, in the order of the page.
 SETTINGS: tuple[type[BaseModel], ...] = (
     ControlSettings,
     LoopSettings,

@@ -28,7 +28,7 @@ class Registry(Generic[_Kind]):
     group : str
         The entry-point group through which other packages add theirs.
     built_in : mapping of str to class
-        Our own; another package cannot replace them.
+        The built-in ones; another package cannot replace them.
     base : type
         What each must derive from.
 

@@ -1,4 +1,4 @@
-"""``foretide apps``: the applications that are shipped."""
+"""``foretide apps``: the shipped applications."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def apps(
     name: Annotated[str | None, typer.Argument(help="Show the options of this application.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the list as JSON.")] = False,
 ) -> None:
-    """List the applications that are shipped, or the options of one.
+    """List the shipped applications, or the options of one.
 
     Their names stand for topologies in other commands: run, show, plan-spark.
 

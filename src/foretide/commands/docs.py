@@ -1,4 +1,4 @@
-"""``foretide docs``: pages that are generated, for those who work on Foretide."""
+"""``foretide docs``: generated pages, for developers of Foretide."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from foretide.commands.group import write_file
 
 __all__ = ["app"]
 
-app = typer.Typer(no_args_is_help=True, help="Write the pages that are generated.")
+app = typer.Typer(no_args_is_help=True, help="Write the generated pages.")
 
 
 _Out = Annotated[Path | None, typer.Option(help="The file to write; printed without it.", metavar="OUT")]
@@ -19,7 +19,7 @@ _Out = Annotated[Path | None, typer.Option(help="The file to write; printed with
 
 @app.callback()
 def _docs() -> None:
-    """Write the pages that are generated."""
+    """Write the generated pages."""
 
 
 @app.command()

@@ -23,8 +23,8 @@ complete commands and options (bash, zsh, fish, PowerShell).
 | 0 | It worked. |
 | 1 | It ran, and the answer is no: a check of `doctor` failed, an experiment missed its target, training failed. |
 | 2 | Wrong arguments, settings or files; one message on standard error says what is expected and what to do. |
-| 3 | Something nobody expected, in Foretide or in what it stands on; `--traceback` shows where. |
-| 130 | Interrupted with Ctrl-C before it was through. |
+| 3 | Something unexpected, in Foretide or in a library it uses; `--traceback` shows where. |
+| 130 | Interrupted with Ctrl-C before it had finished. |
 
 Results go to standard output, everything else to standard error. `--json` without a value prints the result as JSON
 to standard output; where it takes a file, `-` stands for standard output. `foretide --traceback COMMAND` (or
@@ -33,14 +33,14 @@ to standard output; where it takes a file, `-` stands for standard output. `fore
 
 
 def all_commands(command: Any, path: str = "foretide") -> Iterator[tuple[str, Any]]:
-    """Yield every command with the words that call it; groups go before what is in them, hidden ones are left out.
+    """Yield every command with the words that invoke it; groups come before their commands, hidden ones are left out.
 
     Parameters
     ----------
     command : click command
         Where to begin.
     path : str
-        The words that call it.
+        The words that invoke it.
     """
     yield path, command
     for name, inner in getattr(command, "commands", {}).items():

@@ -1,4 +1,4 @@
-"""``foretide experiment``: the paper's evidence on worker health, made anew on Spark."""
+"""``foretide experiment``: the paper's evidence on worker health, reproduced on Spark."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = typer.Typer(no_args_is_help=True, help="Experiments on Spark: split ratios, and going around a slow worker.")
+app = typer.Typer(no_args_is_help=True, help="Experiments on Spark: split ratios, and bypassing a slow worker.")
 
 _Out = Annotated[Path, typer.Option(help="Where to write page, figure and numbers.", metavar="DIR")]
 _OUT = Path("out/experiments")
@@ -50,7 +50,7 @@ def bypass(
     ] = "local-cluster[3,1,1024]",
     as_json: _Json = False,
 ) -> None:
-    """Throttle one of three executors to a tenth of its speed, and go around it.
+    """Throttle one of three executors to a tenth of its speed, and bypass it.
 
     The run is made twice, with and without worker health: the mean event time after detection is to be at most 1.2
     times that before, at least 5 times without, and no event is to fail.

@@ -30,20 +30,20 @@ __all__ = [
     "write_file",
 ]
 
-#: The exit status after an error of ours, the one that wrong arguments have too.
+#: The exit status after a Foretide error, the same as for wrong arguments.
 FAILED = 2
-#: The exit status after an error that nobody expected.
+#: The exit status after an unexpected error.
 BROKEN = 3
-#: The exit status of a run that went to its end, but on some of whose events operators failed.
+#: The exit status of a run that finished, but in which operators failed on some events.
 EVENTS_FAILED = 4
-#: What stands for standard output where an option takes a file.
+#: Stands for standard output if an option takes a file.
 STDOUT = Path("-")
 
 
 class ForetideGroup(TyperGroup):
-    """Prints an error as one message and exits with `FAILED`, or `BROKEN` if it is none of ours.
+    """Prints an error as one message and exits with `FAILED`, or `BROKEN` if it is not a Foretide error.
 
-    With a traceback asked for, the error is raised as it is. Only the outermost group is one: it is the one that knows
+    If a traceback is wanted, the error is raised as it is. Only the outermost group is of this class: it knows
     whether a traceback is wanted.
     """
 
@@ -63,12 +63,12 @@ class ForetideGroup(TyperGroup):
                 _say(str(MissingExtraError(f"foretide {ctx.invoked_subcommand}", extra, (str(error.name),))))
                 raise typer.Exit(FAILED) from error
             _say(f"{type(error).__name__}: {error}")
-            typer.echo("It was not expected: `foretide --traceback ...` shows where it arose.", err=True)
+            typer.echo("This was unexpected: `foretide --traceback ...` shows where it arose.", err=True)
             raise typer.Exit(BROKEN) from error
 
 
 def _of_click(error: Exception) -> bool:
-    """Tell whether an error is one that typer deals with: wrong arguments, an exit, a reader that went away."""
+    """Return whether an error is one that typer deals with: wrong arguments, an exit, a reader that went away."""
     return type(error).__module__.startswith(("click", "typer")) or isinstance(error, BrokenPipeError)
 
 
@@ -78,13 +78,13 @@ def _say(message: str) -> None:
 
 
 def exit_if_failed(events: int) -> None:
-    """End with a status of its own if operators failed on events: a script must see that without reading."""
+    """Exit with a distinct status if operators failed on events, so that a script can tell without parsing output."""
     if events:
         raise typer.Exit(EVENTS_FAILED)
 
 
 def write_file(path: Path, content: str, option: str) -> None:
-    """Write a file that the user asked for by an option, making its folder, and say so on stderr.
+    """Write a file that the user named in an option, creating its folder, and report that on stderr.
 
     The file appears as a whole or not at all: a reader never finds half of it. ``-`` is standard output.
     """
@@ -103,14 +103,14 @@ def write_file(path: Path, content: str, option: str) -> None:
 
 
 def console_beside(json_out: Path | None, width: int | None = None) -> Console:
-    """Return where to show things to people: not on standard output if JSON is to go there.
+    """Return the console for people: not standard output if JSON goes there.
 
     Parameters
     ----------
     json_out : Path, optional
         Where JSON goes.
     width : int, optional
-        Columns where there is no terminal: a pipe or a file has no width to keep to, and gets a line for each thing.
+        Columns if there is no terminal: a pipe or a file has no width, and gets a line for each item.
     """
     from rich.console import Console
 
@@ -119,7 +119,7 @@ def console_beside(json_out: Path | None, width: int | None = None) -> Console:
 
 
 def check_writable(path: Path | None, option: str) -> None:
-    """Raise a `ConfigError` where `write_file` would, before the work whose result is to go there."""
+    """Raise a `ConfigError` if `write_file` would, before the work whose result goes there."""
     if path is None or path == STDOUT or (path.exists() and not path.is_file() and not path.is_dir()):
         return
     try:

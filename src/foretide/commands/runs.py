@@ -1,4 +1,4 @@
-"""``foretide runs``: what was recorded, as lists, as traces, and less of it."""
+"""``foretide runs``: list, show, export and prune recorded runs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Store = Annotated[
     str | None,
     typer.Option(
         "--store",
-        help="The store, a file or postgresql://...; else $FORETIDE_STORE, else the file in your data folder.",
+        help="The store, a file or postgresql://...; by default $FORETIDE_STORE, or the file in your data folder.",
         metavar="FILE|URL",
     ),
 ]
@@ -37,7 +37,7 @@ def list_runs(
 ) -> None:
     """List the recorded runs, the newest last.
 
-    A run whose process ended without a word is called lost.
+    A run whose process ended without reporting it is called lost.
 
     [bold]Example:[/] foretide runs list
     """
@@ -79,9 +79,9 @@ def export(
     store: Store = None,
     out: Annotated[Path | None, typer.Option(help="The CSV file; printed without it.", metavar="CSV")] = None,
     bin_s: Annotated[
-        float | None, typer.Option("--bin", help="Seconds in a row; else the usual length of a measurement.")
+        float | None, typer.Option("--bin", help="Seconds per row; by default the usual length of a measurement.")
     ] = None,
-    source: Annotated[str | None, typer.Option(help="Export this source alone; else the sum of all.")] = None,
+    source: Annotated[str | None, typer.Option(help="Export only this source; by default the sum of all.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Write columns as JSON instead of CSV.")] = False,
 ) -> None:
     """Write the input of a run as a trace that can be replayed.
@@ -103,11 +103,11 @@ def export(
 def prune(
     store: Store = None,
     raw_hours: Annotated[
-        float | None, typer.Option(help="Keep every record for so many hours, then one a minute.")
+        float | None, typer.Option(help="Keep every record for this many hours, then one a minute.")
     ] = None,
-    keep_days: Annotated[float | None, typer.Option(help="Drop the records of a run after so many days.")] = None,
-    keep_runs_days: Annotated[float | None, typer.Option(help="Drop runs as a whole after so many days.")] = None,
-    max_mb: Annotated[float | None, typer.Option(help="Drop the oldest runs above so many megabytes.")] = None,
+    keep_days: Annotated[float | None, typer.Option(help="Drop the records of a run after this many days.")] = None,
+    keep_runs_days: Annotated[float | None, typer.Option(help="Drop runs as a whole after this many days.")] = None,
+    max_mb: Annotated[float | None, typer.Option(help="Drop the oldest runs above this many megabytes.")] = None,
     run: Annotated[str | None, typer.Option(help="Drop this run instead, whatever its age.", metavar="RUN")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print what was done as JSON.")] = False,
 ) -> None:
@@ -150,7 +150,7 @@ def _settings(given: dict[str, float]) -> StoreSettings:
     from foretide.store import StoreSettings
 
     if "keep_days" in given:
-        # Who keeps everything for less time keeps single records for no longer.
+        # A shorter time for all records also limits how long single ones are kept.
         given.setdefault("raw_hours", min(StoreSettings().raw_hours, 24 * given["keep_days"]))
         given.setdefault("keep_runs_days", max(StoreSettings().keep_runs_days, given["keep_days"]))
     return validated(StoreSettings, given, "prune")

@@ -57,7 +57,7 @@ def runs_table(runs: Sequence[RunInfo], now_s: float) -> Table:
 
 
 def run_details(run: RecordedRun, last: int, now_s: float) -> dict[str, Any]:
-    """Return all there is to show about a run as plain data."""
+    """Return everything shown about a run as plain data."""
     decisions = run.decisions(last=last) if last else []
     events = run.events()[-last:] if last else []
     latency = run.latency()
@@ -142,14 +142,14 @@ def _decision(decision: StoredDecision, info: RunInfo) -> dict[str, Any]:
 
 
 def _head(details: Mapping[str, Any]) -> Text:
-    told = [details["policy"], details["forecaster"], details["trace"]]
-    told += [f"td {_seconds(details['td_s'])}"] if details["td_s"] else []
+    facts = [details["policy"], details["forecaster"], details["trace"]]
+    facts += [f"td {_seconds(details['td_s'])}"] if details["td_s"] else []
     return Text.assemble(
         (details["name"], "bold"),
         (f"  {details['id']}  ", "dim"),
         (details["status"], _STYLES[details["status"]]),
         f"\nbegan {details['began']}, lasted {_duration(details['seconds'])}",
-        (f"\n{', '.join(text for text in told if text)}" if any(told) else "", "dim"),
+        (f"\n{', '.join(text for text in facts if text)}" if any(facts) else "", "dim"),
     )
 
 

@@ -23,7 +23,7 @@ def serve(
         str | None,
         typer.Option(
             "--store",
-            help="The store, a file or postgresql://...; else $FORETIDE_STORE, else the file in your data folder.",
+            help="The store, a file or postgresql://...; by default $FORETIDE_STORE, or the file in your data folder.",
             metavar="FILE|URL",
         ),
     ] = None,
@@ -32,7 +32,7 @@ def serve(
     token: Annotated[
         str | None,
         typer.Option(
-            help="What requests must carry. Better set by the variable: others can see options.",
+            help="What requests must carry. Prefer the variable: others can see options.",
             envvar="FORETIDE_TOKEN",
             show_envvar=True,
         ),
@@ -45,7 +45,7 @@ def serve(
 ) -> None:
     """Serve the dashboard, the API and the metrics of recorded runs, until Ctrl+C.
 
-    The dashboard is at /, what the API can do at /docs, metrics for Prometheus at /metrics.
+    The dashboard is at /, the documentation of the API at /docs, metrics for Prometheus at /metrics.
 
     [bold]Example:[/] foretide serve
 
@@ -68,7 +68,7 @@ def serve(
 
 
 def _interrupt(_: int, __: FrameType | None) -> None:
-    """End as Ctrl+C does: streams are closed, the store is let go."""
+    """End as Ctrl+C does: streams and the store are closed."""
     raise KeyboardInterrupt
 
 

@@ -24,7 +24,7 @@ def show(
 ) -> None:
     """Check a topology and show it.
 
-    Prints its operators layer by layer, or every error in it with the line that holds it.
+    Prints its operators layer by layer, or every error in it with its line.
 
     [bold]Example:[/] foretide show twitter-complex --svg twitter.svg
     """

@@ -1,4 +1,4 @@
-"""What the commands show in a terminal has in common: one look of tables, one kind of progress bar."""
+"""What all commands share in a terminal: one style of tables, one kind of progress bar."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def plain_table(first: str = "", numbers: tuple[str, ...] = (), *, header_style:
     header_style : str
         The style of titles.
     **more
-        What else `rich.table.Table` is to know.
+        Further parameters of `rich.table.Table`.
     """
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style=header_style, **more)
     if first:
@@ -36,12 +36,12 @@ def plain_table(first: str = "", numbers: tuple[str, ...] = (), *, header_style:
 
 
 class ProgressView:
-    """A progress bar while it is open; where the output is no terminal there is none, and lines are printed instead.
+    """A progress bar while it is open; if the output is not a terminal, lines are printed instead.
 
     Parameters
     ----------
     console : Console
-        Where to.
+        The console.
     counted : bool
         Whether the bar says how many of how many are done.
     """

@@ -26,7 +26,7 @@ def load_topology_argument(named: str | Path, settings: Sequence[str] = ()) -> T
     Parameters
     ----------
     named : str or path
-        The name of an application, or the path of a file. A name without an ending that no file has is taken for
+        The name of an application, or the path of a file. A name without a suffix that no file has is taken as
         an application's.
     settings : sequence of str
         Options of the application, each ``name=value``.

@@ -26,10 +26,10 @@ def doctor(
     quick: Annotated[bool, typer.Option("--quick", help="Leave out the check that starts Spark.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the checks as JSON.")] = False,
 ) -> None:
-    """Check that Python, Java, Spark and its workers, memory, disk, ports and the store are as they should be.
+    """Check that Python, Java, Spark and its workers, memory, disk, ports and the store are in order.
 
-    Says of each what was found and, where it is wanting, what to do. A warning is a limit to know of; a failure keeps
-    something from working, and makes the exit status 1.
+    Shows for each what was found and, if something is wrong, what to do. A warning is a limit to be aware of; a failure
+    keeps something from working, and makes the exit status 1.
 
     [bold]Example:[/] foretide doctor
 
@@ -42,7 +42,7 @@ def doctor(
     if as_json or not console.is_terminal:
         checks = list(all_checks(quick=quick))
     else:
-        with console.status("looking around; Spark takes some seconds" if not quick else "looking around"):
+        with console.status("checking; Spark takes a few seconds" if not quick else "looking around"):
             checks = list(all_checks(quick=quick))
     failed = [check.name for check in checks if check.status == "fail"]
     if as_json:
@@ -71,9 +71,9 @@ def _table(checks: Sequence[Check]) -> Table:
 
 
 def _verdict(checks: Sequence[Check]) -> str:
-    """Return all of it in one line."""
+    """Return a summary in one line."""
     failed = [check.name for check in checks if check.status == "fail"]
     warned = [check.name for check in checks if check.status == "warn"]
     if failed:
         return f"\n{len(failed)} failed: {', '.join(failed)}"
-    return "\nall is well" + (f"; limits to know of: {', '.join(warned)}" if warned else "")
+    return "\nall is well" + (f"; limits: {', '.join(warned)}" if warned else "")

@@ -1,4 +1,4 @@
-"""What ``foretide doctor`` looks at, one function each; none of them raises."""
+"""The checks of ``foretide doctor``, one function each; none of them raises."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _SPARK_REMEDY = "pip install 'foretide[spark]'"
 
 @dataclass(frozen=True)
 class Check:
-    """What was found of one thing.
+    """The result of one check.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ class Check:
     found : str
         What is there.
     remedy : str
-        What to do about it; empty where nothing is to be done.
+        What to do about it; empty if nothing is to be done.
     """
 
     name: str
@@ -92,22 +92,22 @@ def check_java() -> Check:
     java = str(Path(home, "bin", "java")) if home else shutil.which("java")
     if java is None or not Path(java).exists():
         return Check("java", "fail", f"none at {java}" if java else "none", _JAVA_REMEDY)
-    told = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=False)
-    version = java_version(told.stderr + told.stdout)
+    printed = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=False)
+    version = java_version(printed.stderr + printed.stdout)
     if version is None:
-        return Check("java", "warn", f"{java} does not tell its version", _JAVA_REMEDY)
+        return Check("java", "warn", f"{java} does not report its version", _JAVA_REMEDY)
     if version < _JAVA:
         return Check("java", "fail", f"version {version} at {java}", _JAVA_REMEDY)
     return Check("java", "ok", f"version {version} at {java}")
 
 
-def java_version(told: str) -> int | None:
+def java_version(text: str) -> int | None:
     """Return the major version in what ``java -version`` prints.
 
     >>> java_version('openjdk version "17.0.15" 2025-04-15'), java_version('java version "1.8.0_402"')
     (17, 8)
     """
-    found = re.search(r'version "(?:1\.)?(\d+)', told)
+    found = re.search(r'version "(?:1\.)?(\d+)', text)
     return int(found[1]) if found else None
 
 
@@ -131,12 +131,12 @@ def check_workers() -> Check:
         seconds, python = probe_spark()
     except Exception as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        return Check("spark workers", "fail", reason[:200], "see what is wrong above; Spark's log says more")
+        return Check("spark workers", "fail", reason[:200], "see the checks above, and Spark's log")
     return Check("spark workers", "ok", f"a Python {python} worker answered, {seconds:.0f} s with the start of Spark")
 
 
 def check_memory() -> Check:
-    """Look at the memory that is free, and the cores."""
+    """Look at the free memory and the cores."""
     try:
         import psutil
     except ImportError:
@@ -148,12 +148,12 @@ def check_memory() -> Check:
     if free < _MEMORY_FAIL:
         return Check("memory", "fail", found, "free some: Spark's driver alone takes 1 GiB")
     if free < _MEMORY_WARN:
-        return Check("memory", "warn", found, "keep to few replicas, each of which is a process")
+        return Check("memory", "warn", found, "use few replicas, each of which is a process")
     return Check("memory", "ok", found)
 
 
 def _cgroup_limit() -> int:
-    """Return what a container may take; more than any machine has where there is no limit."""
+    """Return what a container may take; more than any machine has if there is no limit."""
     try:
         return int(Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii"))
     except (OSError, ValueError):
@@ -172,7 +172,7 @@ def check_temporary() -> Check:
 
 
 def check_disk() -> Check:
-    """Look at the room where temporary files, results and runs go; the least of it counts."""
+    """Look at the free disk space for temporary files, results and runs; the least counts."""
     from foretide.store import default_store_path
 
     folders = {_existing(Path(folder)) for folder in (tempfile.gettempdir(), Path.cwd(), default_store_path().parent)}
@@ -200,7 +200,7 @@ def check_network() -> Check:
 
 
 def check_port(port: int = _SERVICE_PORT) -> Check:
-    """See whether the service's port is free."""
+    """Check whether the service's port is free."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listening:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -212,16 +212,16 @@ def check_port(port: int = _SERVICE_PORT) -> Check:
 
 
 def check_extras() -> Check:
-    """Say which extras are installed."""
+    """List the extras that are installed."""
     absent = [extra for extra in EXTRAS if missing_modules(extra)]
     there = [extra for extra in EXTRAS if extra not in absent]
     found = f"installed: {', '.join(there) or 'none'}" + (f"; not: {', '.join(absent)}" if absent else "")
-    remedy = f"where you want them: pip install 'foretide[{','.join(absent)}]'" if absent else ""
+    remedy = f"if you need them: pip install 'foretide[{','.join(absent)}]'" if absent else ""
     return Check("extras", "warn" if absent else "ok", found, remedy)
 
 
 def check_store() -> Check:
-    """Read the store of runs; one that is not there yet is made by the first run."""
+    """Read the store of runs; if there is none yet, the first run creates it."""
     from foretide.errors import ForetideError
     from foretide.store import RunStore, default_store
 
@@ -229,7 +229,7 @@ def check_store() -> Check:
     if isinstance(where, Path) and not where.exists():
         folder = _existing(where.parent)
         if os.access(folder, os.W_OK):
-            return Check("store of runs", "ok", f"none yet; the first run makes {where}")
+            return Check("store of runs", "ok", f"none yet; the first run creates {where}")
         return Check("store of runs", "fail", f"{folder} cannot be written", "set FORETIDE_STORE to another file")
     try:
         with RunStore(where) as store:

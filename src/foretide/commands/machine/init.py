@@ -15,13 +15,15 @@ __all__ = ["init"]
 
 
 def init(
-    directory: Annotated[Path, typer.Argument(metavar="[DIR]", help="Where to; made if it is not there.")] = Path("."),
-    force: Annotated[bool, typer.Option("--force", help="Write over files that are there already.")] = False,
+    directory: Annotated[
+        Path, typer.Argument(metavar="[DIR]", help="The folder; created if it does not exist.")
+    ] = Path("."),
+    force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print what was written as JSON.")] = False,
 ) -> None:
     """Write a starter project: a topology in one Python file, its input, settings, a test and a README.
 
-    Every file is commented and works as it is. Nothing that is there already is written over without --force.
+    Every file is commented and works as it is. Existing files are not overwritten without --force.
 
     [bold]Example:[/] foretide init shop
 
@@ -51,7 +53,7 @@ def init(
 
 
 def _name(folder: Path) -> str:
-    """Return what to call the topology: the folder's name, as far as it can be one.
+    """Return the name of the topology: the folder's name, as far as it is valid.
 
     >>> _name(Path("/tmp/My Shop!")), _name(Path("/"))
     ('my-shop', 'pages')
@@ -69,5 +71,5 @@ def _refuse(folder: Path, there: list[Path]) -> None:
             "DIR",
             expected="a folder without the files of a starter project",
             got=f"{names} in {str(folder)!r}",
-            remedy="choose another folder, or add --force to write over them",
+            remedy="choose another folder, or add --force to overwrite them",
         )

@@ -1,4 +1,4 @@
-"""The files that ``foretide init`` writes: a topology, its input, settings, a test, and how to use them."""
+"""The files that ``foretide init`` writes: a topology, its input, settings, a test, and a README."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ def parse(lines: pd.DataFrame) -> pd.DataFrame:
 
 
 def lookup(requests: pd.DataFrame) -> pd.DataFrame:
-    """Return the requests with who is in charge of the page."""
+    """Return the requests with the team in charge of the page."""
     time.sleep(LOOKUP_S * len(requests))
     return requests.assign(team=requests["page"].str[1:2].map(lambda letter: "a-m" if letter < "n" else "n-z"))
 
 
 def count(requests: pd.DataFrame) -> pd.DataFrame:
-    """Count requests and failures of every page, in this piece of the stream; whoever reads them adds them up."""
+    """Count requests and failures of every page, in this piece of the stream; readers add them up."""
     failed = requests.assign(failed=(requests["status"] >= 500).astype("int64"))
     return failed.groupby(["page", "team"], as_index=False).agg(
         requests=("status", "size"), failed=("failed", "sum"), event_time=("event_time", "min")
@@ -58,7 +58,7 @@ def build(store: str | Path = "out/pages.db"):
     (
         # The recorded rate of traffic.csv with generated lines. Ten minutes of it pass in one (speed), at a tenth of
         # the rate, so that as many requests a second come as the file says.
-        # Your own stream takes its place: job.source("lines", "kafka", ...), "files" and others, see the documents.
+        # Your own stream takes its place: job.source("lines", "kafka", ...), "files" and others, see the documentation.
         job.source("lines", "trace", trace=str(HERE / "traffic.csv"), payload="logs", speed=10, rate_scale=0.1)
         # execution_s: what one event takes, for planning and for the simulator. Left out, it is measured.
         # replicas: the least and the most of them.
@@ -99,9 +99,9 @@ topology = build()
 '''
 
 _SETTINGS = """# Settings that matter; `foretide run pipeline.py --config foretide.toml` reads them.
-# All there are: the page "Configuration" of the documents, or `foretide docs configuration`.
+# For all settings see the page "Configuration" of the documentation, or `foretide docs configuration`.
 
-# Who decides: `foretide planners` lists them. Who looks ahead: `foretide forecast models`.
+# `foretide planners` lists the planners, `foretide forecast models` the forecasters.
 planner = "foretide"
 forecaster = "auto"
 
@@ -112,11 +112,11 @@ td_s = 5.0
 advisory = false
 
 [planners.foretide]
-# How many times the unavoidable wait may be: less keeps latency low, more saves replicas.
+# How many times the unavoidable wait is acceptable: less keeps latency low, more saves replicas.
 patience = 1.2
 
 [guards]
-# The part of their time that replicas are to be busy. The rest is room for what nobody expected.
+# The part of their time that replicas are to be busy. The rest is headroom for the unexpected.
 utilisation_target = 0.75
 """
 
@@ -141,7 +141,7 @@ EVENTS = 200
 
 
 def lines() -> pd.DataFrame:
-    """Return the first events of the stream: event 17 is the same whoever makes it."""
+    """Return the first events of the stream: event 17 is always the same."""
     made = payload("logs")(np.arange(EVENTS)).to_pandas()
     return made.assign(event_time=pd.Timestamp("2024-05-01", tz="UTC"))
 
@@ -176,8 +176,8 @@ A stream of web requests, steered ahead of its load by [Foretide](https://pypi.o
 
 | File | What it is |
 |---|---|
-| `pipeline.py` | the topology: operators as plain functions, and how they hang together |
-| `traffic.csv` | the input: events per second, one row for each five seconds; replace it by your own |
+| `pipeline.py` | the topology: operators as plain functions, and how they are connected |
+| `traffic.csv` | the input: events per second, one row for each five seconds; replace it with your own |
 | `foretide.toml` | the few settings that matter |
 | `test_pipeline.py` | the operators' exact result, and the policy in the simulator |
 
@@ -223,7 +223,7 @@ def starter_files(name: str) -> dict[str, str]:
 
 
 def _traffic() -> str:
-    """Return ten minutes of a day in small: a morning, a noon with a peak, an evening."""
+    """Return a day in ten minutes: a morning, a noon with a peak, an evening."""
     rows = ["second,events_per_second"]
     for number in range(_BINS):
         part = number / _BINS

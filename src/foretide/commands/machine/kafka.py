@@ -1,4 +1,4 @@
-"""``foretide kafka``: a real broker on this machine, for developing and trying out."""
+"""``foretide kafka``: a real broker on this machine, for development and experiments."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = typer.Typer(no_args_is_help=True, help="Start, stop and look at a Kafka broker on this machine.")
+app = typer.Typer(no_args_is_help=True, help="Start, stop and inspect a Kafka broker on this machine.")
 
 Directory = Annotated[
-    Path | None, typer.Option("--dir", help="Where its data are; else in your cache folder.", metavar="DIR")
+    Path | None, typer.Option("--dir", help="Where its data are kept; by default in your cache folder.", metavar="DIR")
 ]
 
 
@@ -29,7 +29,7 @@ def up(
     heap_mb: Annotated[int, typer.Option("--heap", help="Megabytes of its heap.", min=128)] = 512,
     topic: Annotated[
         list[str] | None,
-        typer.Option(help="A topic to create unless it is there, with its partitions.", metavar="NAME[:N]"),
+        typer.Option(help="A topic to create unless it exists, with its partitions.", metavar="NAME[:N]"),
     ] = None,
     foreground: Annotated[
         bool,
@@ -39,7 +39,7 @@ def up(
 ) -> None:
     """Start a Kafka broker, one node on loopback, and return once it answers; foretide kafka down stops it.
 
-    Its packages come from Maven Central once, by mvn; later starts need no network. Topics outlast a stop.
+    Its packages are fetched once from Maven Central, by mvn; later starts need no network. Topics survive a stop.
 
     [bold]Example:[/] foretide kafka up --topic orders:4
     """
@@ -100,7 +100,7 @@ def status(
     directory: Directory = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
 ) -> None:
-    """Tell whether a broker runs, and what its topics hold.
+    """Show whether a broker runs, and what its topics hold.
 
     [bold]Example:[/] foretide kafka status
     """
