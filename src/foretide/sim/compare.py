@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import signal
-import threading
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
-from multiprocessing.synchronize import Event
 from typing import Any
 
 from foretide.control.policies import Policy
@@ -19,13 +13,14 @@ from foretide.errors import ConfigError, ForetideError, PlanError
 from foretide.sim.options import SimulationOptions
 from foretide.sim.outcome import SimulationReport
 from foretide.sim.pasps_setup import PAPER_FORECASTERS, pasps_setup
+from foretide.sim.processes import call_each
 from foretide.sim.run import Input, Watch, check_duration, name_of, peak_replicas, simulate
 from foretide.sim.settings import SimulationSettings
 from foretide.sim.stress import Stress
 from foretide.topology import Connector, Topology
 from foretide.traces import RateTrace
 
-__all__ = ["ROW", "Case", "Scenario", "bare", "calibrated", "plain", "run_cases", "single_threads"]
+__all__ = ["ROW", "Case", "Scenario", "bare", "calibrated", "plain", "run_cases"]
 
 #: What a row of a comparison holds.
 ROW = (
@@ -44,10 +39,6 @@ ROW = (
     "error_replica",
     "changes",
 )
-# One thread each, since the processes already share the cores.
-_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-
-_stop: Event | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,10 +114,10 @@ class Case:
         options = self.scenario.options(self.policy, self.seed, keep_decisions)
         return simulate(self.scenario.topology, self.scenario.trace, options, watch=watch)
 
-    def row(self, watch: Watch | None = None) -> dict[str, Any]:
+    def row(self) -> dict[str, Any]:
         """Simulate it, and return its row."""
         try:
-            found = self.run(watch, keep_decisions=False).row()
+            found = self.run(keep_decisions=False).row()
         except ForetideError as error:
             where = f"{self.policy.label} on {name_of(self.scenario.trace)}, seed {self.seed}"
             raise PlanError(f"{where}: {error}") from error
@@ -207,74 +198,9 @@ def run_cases(
     for case in {(case.policy.label, id(case.scenario)): case for case in cases}.values():
         check_duration(case.scenario.trace, case.scenario.options(case.policy, case.seed))
     rows: dict[int, dict[str, Any]] = {}
-    with closing(_in_processes(cases, workers) if workers > 1 and len(cases) > 1 else _in_line(cases)) as done:
+    with closing(call_each(Case.row, cases, workers)) as done:
         for number, row in done:
             rows[number] = row
             if on_row is not None:
                 on_row(number, row)
     return [rows[number] for number in range(len(cases))]
-
-
-def _in_line(cases: Sequence[Case]) -> Generator[tuple[int, dict[str, Any]], None, None]:
-    for number, case in enumerate(cases):
-        yield number, case.row()
-
-
-def _in_processes(cases: Sequence[Case], workers: int) -> Generator[tuple[int, dict[str, Any]], None, None]:
-    # Fresh processes: forking one in which numba or BLAS threads run can hang.
-    context = multiprocessing.get_context("spawn")
-    stop = context.Event()
-    with single_threads(), ProcessPoolExecutor(min(workers, len(cases)), context, _begin, (stop,)) as pool:
-        running: dict[Future[dict[str, Any]], int] = {pool.submit(_run, case): at for at, case in enumerate(cases)}
-        try:
-            while running:
-                done, _ = wait(running, return_when=FIRST_COMPLETED)
-                for future in done:
-                    yield running.pop(future), future.result()
-        except BaseException:
-            # Whatever ended it, the runs in progress notice at their next cycle, and the others never begin.
-            stop.set()
-            pool.shutdown(cancel_futures=True)
-            raise
-
-
-class _Stopped(Exception):  # noqa: N818 - not an error: someone asked
-    """The comparison was interrupted."""
-
-
-def _begin(stop: Event) -> None:
-    """Set up a worker process: Ctrl-C is handled by the parent, and the worker ends when the parent does."""
-    global _stop
-    _stop = stop
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with_parent, name="foretide-parent", daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    """Wait for the parent process to end, however it does, and end too."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
-
-
-def _run(case: Case) -> dict[str, Any]:
-    return case.row(_watch)
-
-
-def _watch(done_s: float, total_s: float) -> None:
-    if _stop is not None and _stop.is_set():
-        raise _Stopped
-
-
-@contextmanager
-def single_threads() -> Iterator[None]:
-    """Let processes started within the block compute on one thread each, since together they share the cores."""
-    before = {name: os.environ.get(name) for name in _THREADS}
-    os.environ.update({name: "1" for name, value in before.items() if value is None})
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import signal
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from collections.abc import Callable, Iterable
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import closing
 from typing import Any
 
 from foretide.errors import ConfigError, ForetideError
 from foretide.experiments.reproduce.contract import Job
-from foretide.sim.compare import single_threads
+from foretide.sim.processes import call_each
 
 __all__ = ["RunError", "run_jobs", "unique_jobs"]
 
@@ -52,36 +50,15 @@ def run_jobs(jobs: Iterable[Job], processes: int = 2, watch: Watch | None = None
         raise ConfigError("--processes", expected="at least 1", got=processes)
     once = unique_jobs(jobs)
     outcomes: dict[Job, Any] = {}
-    for job, outcome in _in_processes(once, processes) if processes > 1 and len(once) > 1 else _in_line(once):
-        outcomes[job] = outcome
-        if watch is not None:
-            watch(job, len(outcomes), len(once))
+    try:
+        with closing(call_each(_run, once, processes)) as done:
+            for number, outcome in done:
+                outcomes[once[number]] = outcome
+                if watch is not None:
+                    watch(once[number], len(outcomes), len(once))
+    except BrokenProcessPool as error:
+        raise RunError(f"runs in {processes} processes: {error}; nothing was written for them") from error
     return outcomes
-
-
-def _in_line(jobs: Sequence[Job]) -> Iterator[tuple[Job, Any]]:
-    for job in jobs:
-        yield job, _run(job)
-
-
-def _in_processes(jobs: Sequence[Job], processes: int) -> Iterator[tuple[Job, Any]]:
-    # Fresh processes: forking one in which numba or BLAS threads run can hang.
-    context = multiprocessing.get_context("spawn")
-    before = set(multiprocessing.active_children())
-    with single_threads(), ProcessPoolExecutor(min(processes, len(jobs)), context, _begin) as pool:
-        running: dict[Future[Any], Job] = {pool.submit(_run, job): job for job in jobs}
-        try:
-            while running:
-                done, _ = wait(running, return_when=FIRST_COMPLETED)
-                for future in done:
-                    job = running.pop(future)
-                    yield job, _result(job, future)
-        except BaseException:
-            # Whatever ended it, a run in progress is not worth waiting for.
-            pool.shutdown(wait=False, cancel_futures=True)
-            for child in set(multiprocessing.active_children()) - before:
-                child.terminate()
-            raise
 
 
 def _run(job: Job) -> Any:
@@ -89,20 +66,4 @@ def _run(job: Job) -> Any:
     try:
         return job.run()
     except Exception as error:
-        raise _failed(job, error) from error
-
-
-def _result(job: Job, future: Future[Any]) -> Any:
-    try:
-        return future.result()
-    except BrokenProcessPool as error:
-        raise _failed(job, error) from error
-
-
-def _begin() -> None:
-    """Set up a worker process: Ctrl-C is handled by the parent."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-
-def _failed(job: Job, error: Exception) -> RunError:
-    return RunError(f"run {job.label!r}: {type(error).__name__}: {error}; nothing was written for it")
+        raise RunError(f"run {job.label!r}: {type(error).__name__}: {error}; nothing was written for it") from error
