@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from foretide.commands.runs import Store
 from foretide.errors import ConfigError
 from foretide.extras import needs_extra
 
@@ -19,14 +20,7 @@ __all__ = ["serve"]
 
 
 def serve(
-    store: Annotated[
-        str | None,
-        typer.Option(
-            "--store",
-            help="The store, a file or postgresql://...; by default $FORETIDE_STORE, or the file in your data folder.",
-            metavar="FILE|URL",
-        ),
-    ] = None,
+    store: Store = None,
     host: Annotated[str, typer.Option(help="The address to listen on; any but loopback needs a token.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="The port; 0 takes a free one.", min=0, max=65_535)] = 8740,
     token: Annotated[

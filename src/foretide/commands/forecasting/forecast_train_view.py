@@ -6,15 +6,13 @@ import math
 import time
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from rich.console import Console, Group, RenderableType
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-from rich.progress import TimeRemainingColumn as TimeLeftColumn
 from rich.table import Table
 from rich.text import Text
 
-from foretide.commands.terminal import plain_table
+from foretide.commands.terminal import ProgressView, plain_table
 from foretide.forecast.training.trainer import METRICS, PairResult
 from foretide.spark.training.training import TrainingReport
 
@@ -27,7 +25,7 @@ _MOST_LINES = 40
 _SHOWN = {"mape": "MAPE", "rmse": "RMSE", "pinball_90": "pinball .9", "coverage_90": "cover .9"}
 
 
-class TrainingView:
+class TrainingView(ProgressView):
     """Shows how many pairs of series and model are finished.
 
     Parameters
@@ -37,63 +35,41 @@ class TrainingView:
     """
 
     def __init__(self, console: Console) -> None:
-        self._console = console
-        self._bar = _bar(console) if console.is_terminal else None
-        self._task = None if self._bar is None else self._bar.add_task("starting Spark", total=None)
+        super().__init__(console)
+        self._task = self._bar.add_task("starting Spark", total=None)
         self._pairs, self._finished, self._shown_s = 0, 0, -math.inf
-
-    def __enter__(self) -> Self:
-        if self._bar is not None:
-            self._bar.start()
-        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._bar is not None:
-            self._bar.stop()
+        super().__exit__(kind, error, trace)
         if kind is KeyboardInterrupt:
-            self._console.print(
-                f"stopped after {self._finished} of {self._pairs} models; start again to continue there"
-            )
+            self._line(f"stopped after {self._finished} of {self._pairs} models; start again to continue there")
 
     def say(self, words: str) -> None:
         """Show what is happening while there is nothing to count."""
-        if self._bar is not None and self._task is not None:
+        if self._live:
             self._bar.update(self._task, description=words)
         else:
-            self._console.print(words, highlight=False)
+            self._line(words)
 
     def begin(self, pairs: int, kept: int) -> None:
         """Show how many pairs there are, and how many were trained before."""
         self._pairs = pairs
         if kept:
-            self._console.print(f"{kept} of {pairs} models were trained before and are kept", highlight=False)
-        if self._bar is not None and self._task is not None:
-            # Restarted, so that neither Spark's start nor what was kept counts as speed.
-            self._bar.reset(self._task, total=pairs, completed=kept, description="training")
+            self._line(f"{kept} of {pairs} models were trained before and are kept")
+        # Restarted, so that neither Spark's start nor what was kept counts as speed.
+        self._bar.reset(self._task, total=pairs, completed=kept, description="training")
         self.advance(kept)
 
     def advance(self, finished: int) -> None:
         """Show how many pairs are finished."""
         self._finished = max(self._finished, finished)
-        if self._bar is not None and self._task is not None:
+        if self._live:
             self._bar.update(self._task, completed=self._finished)
         elif time.monotonic() - self._shown_s >= _PLAIN_EVERY_S or self._finished == self._pairs:
             self._shown_s = time.monotonic()
-            self._console.print(f"trained {self._finished} of {self._pairs} models", highlight=False)
-
-
-def _bar(console: Console) -> Progress:
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=None),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeLeftColumn(),
-    )
-    return Progress(*columns, console=console, transient=True, expand=True)
+            self._line(f"trained {self._finished} of {self._pairs} models")
 
 
 def report_view(report: TrainingReport) -> RenderableType:
