@@ -57,8 +57,8 @@ app.add_typer(kafka.app, name="kafka")
 app.add_typer(docs.app, name="docs", hidden=True)
 
 
-def _print_version(asked: bool) -> None:
-    if asked:
+def _print_version(wanted: bool) -> None:
+    if wanted:
         typer.echo(f"foretide {__version__}")
         raise typer.Exit
 

@@ -28,14 +28,14 @@ def apps(
     [bold]Example:[/] foretide apps twitter-classification
     """
     from foretide.apps import APPS, find_app
-    from foretide.commands.group import console_beside
+    from foretide.commands.group import console_for
 
     shown = list(APPS.values()) if name is None else [find_app(name)]
     if as_json:
         entries = [_entry(app) for app in shown]
         typer.echo(json.dumps(entries if name is None else entries[0], indent=2, ensure_ascii=False))
         return
-    console = console_beside(None, _WIDE)
+    console = console_for(None, _WIDE)
     if name is None:
         console.print(_listed(shown))
     else:

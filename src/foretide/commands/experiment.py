@@ -36,7 +36,7 @@ def split(
     from foretide.experiments.split import SplitOptions, report_split, run_split
 
     options = SplitOptions(phase_s=phase, rate=rate, master=master)
-    _finish(report_split(run_split(options, tell=_tell)), out, as_json)
+    _finish(report_split(run_split(options, progress=_progress)), out, as_json)
 
 
 @app.command()
@@ -61,14 +61,14 @@ def bypass(
 
     warm_up = min(20.0, before / 2)
     options = BypassOptions(before_s=before, throttled_s=throttled, warm_up_s=warm_up, rate=rate, master=master)
-    _tell("with worker health")
-    with_bypass = run_bypass(options, tell=_tell)
-    _tell("without")
-    without = run_bypass(options, bypassing=False, tell=_tell)
+    _progress("with worker health")
+    with_bypass = run_bypass(options, progress=_progress)
+    _progress("without")
+    without = run_bypass(options, bypassing=False, progress=_progress)
     _finish(report_bypass(with_bypass, without, options), out, as_json)
 
 
-def _tell(text: str) -> None:
+def _progress(text: str) -> None:
     typer.echo(text, err=True)
 
 

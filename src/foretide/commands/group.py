@@ -25,7 +25,7 @@ __all__ = [
     "STDOUT",
     "ForetideGroup",
     "check_writable",
-    "console_beside",
+    "console_for",
     "exit_if_failed",
     "write_file",
 ]
@@ -102,7 +102,7 @@ def write_file(path: Path, content: str, option: str) -> None:
     typer.echo(f"wrote {path}", err=True)
 
 
-def console_beside(json_out: Path | None, width: int | None = None) -> Console:
+def console_for(json_out: Path | None, width: int | None = None) -> Console:
     """Return the console for people: not standard output if JSON goes there.
 
     Parameters

@@ -22,7 +22,7 @@ def planners(
 
     [bold]Example:[/] foretide planners
     """
-    from foretide.commands.group import console_beside
+    from foretide.commands.group import console_for
     from foretide.commands.terminal import plain_table
     from foretide.plan.registry import all_planners
 
@@ -37,7 +37,7 @@ def planners(
     table.add_column("plans from")
     for name, kind in known.items():
         table.add_row(name, ", ".join(kind.spec), "yes" if kind.needs_forecast else "", kind.summary)
-    console_beside(None, _WIDE).print(table)
+    console_for(None, _WIDE).print(table)
 
 
 def _entry(name: str, summary: str, spec: tuple[str, ...], needs_forecast: bool) -> dict[str, object]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from foretide.commands.group import console_beside, write_file
+from foretide.commands.group import console_for, write_file
 
 if TYPE_CHECKING:
     from foretide.store import RunStore, StoreSettings
@@ -49,7 +49,7 @@ def list_runs(
     elif not found:
         typer.echo(f"no runs in {_store(store).name}")
     else:
-        console_beside(None, _WIDE).print(runs_table(found, now_s))
+        console_for(None, _WIDE).print(runs_table(found, now_s))
 
 
 @app.command()
@@ -70,7 +70,7 @@ def show(
     if as_json:
         typer.echo(_json(details))
     else:
-        console_beside(None, _WIDE).print(run_view(details))
+        console_for(None, _WIDE).print(run_view(details))
 
 
 @app.command()

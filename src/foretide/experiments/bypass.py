@@ -151,7 +151,7 @@ def declare(trace: str, wait_s: float) -> Topology:
 
 
 def run_bypass(
-    options: BypassOptions | None = None, *, bypassing: bool = True, tell: Callable[[str], None] = lambda text: None
+    options: BypassOptions | None = None, *, bypassing: bool = True, progress: Callable[[str], None] = lambda text: None
 ) -> BypassRun:
     """Run the stream on Spark with one worker throttled for a while."""
     from foretide.spark import EngineSettings, create_session, start
@@ -168,7 +168,7 @@ def run_bypass(
             )
             running = start(topology, spark, Path(folder) / "run", settings)
             try:
-                return _observe(running, spark, options, bypassing, tell)
+                return _observe(running, spark, options, bypassing, progress)
             finally:
                 running.stop()
     finally:
@@ -176,7 +176,7 @@ def run_bypass(
 
 
 def _observe(
-    running: Any, spark: Any, options: BypassOptions, bypassing: bool, tell: Callable[[str], None]
+    running: Any, spark: Any, options: BypassOptions, bypassing: bool, progress: Callable[[str], None]
 ) -> BypassRun:
     from foretide.spark.driver.audit import SinkAudit
     from foretide.spark.workers.health import watch_health
@@ -188,12 +188,12 @@ def _observe(
         counted_s = time.time()
         running.wait(options.before_s - options.warm_up_s)
         victim = _busiest(running)
-        tell(f"executor {victim} is throttled to {options.share:.0%}")
+        progress(f"executor {victim} is throttled to {options.share:.0%}")
         throttled_s = time.time()
         with Throttle(lambda: executor_processes(victim), options.share):
             running.wait(options.throttled_s)
         ended_s = time.time()
-        tell("and let go")
+        progress("and released")
         running.drain(180.0)
         events = [event for event in watch.events if event.kind.startswith("health.")]
     done = sum(state.done for state in running.inputs().values())

@@ -105,7 +105,7 @@ def declare(trace: str) -> Topology:
     return job.build()
 
 
-def run_split(options: SplitOptions | None = None, *, tell: Callable[[str], None] = lambda text: None) -> SplitRun:
+def run_split(options: SplitOptions | None = None, *, progress: Callable[[str], None] = lambda text: None) -> SplitRun:
     """Run the stream on Spark, and change its ratio phase by phase."""
     from foretide.spark import create_session, start
     from foretide.spark.workers.bypassing import SplitBypass
@@ -122,7 +122,7 @@ def run_split(options: SplitOptions | None = None, *, tell: Callable[[str], None
                 splitter = SplitBypass(running, _SOURCE, _OPERATOR, [1.0, 1.0, 1.0])
                 changes = []
                 for weights, about in PHASES:
-                    tell(f"{':'.join(f'{weight:g}' for weight in weights)} ({about})")
+                    progress(f"{':'.join(f'{weight:g}' for weight in weights)} ({about})")
                     changes.append((time.time(), splitter.split(weights)))
                     running.wait(options.phase_s)
                 return SplitRun(changes[0][0], tuple(changes), _batches(running.batches()))

@@ -152,16 +152,16 @@ class Forecaster(BaseModel):
         ForecastError
             When the model's rates are not finite, or not as many as asked for.
         """
-        asked = _checked(horizon, levels)
+        chosen = _checked(horizon, levels)
         started = time.perf_counter()
         series = self._series
         values = bridged(series.values)
         if not values.size:
             raise NotReadyError(f"forecaster {self.name!r} has seen no value of {series.name!r} yet")
         values, scale = scaled(values)
-        mean, quantiles = self.mean_and_quantiles(values, horizon, asked)
+        mean, quantiles = self.mean_and_quantiles(values, horizon, chosen)
         self._check("the mean", mean, (horizon,))
-        self._check("the quantiles", quantiles, (asked.size, horizon))
+        self._check("the quantiles", quantiles, (chosen.size, horizon))
         mean, quantiles = rates(mean, scale), np.sort(rates(quantiles, scale), axis=0)
         errors = self._errors
         if errors is None:
@@ -173,7 +173,7 @@ class Forecaster(BaseModel):
             made_at_s=series.ended_at_s,
             step_s=series.step_s,
             mean=mean,
-            quantiles=dict(zip(asked.tolist(), quantiles, strict=True)),
+            quantiles=dict(zip(chosen.tolist(), quantiles, strict=True)),
             cost_ms=1e3 * (time.perf_counter() - started),
         )
 

@@ -137,7 +137,7 @@ class Bypass:
         reasons = {verdict.worker: verdict.reason for verdict in verdicts if verdict.worker in (*taken, *spared)}
         for worker in taken:
             reasons.setdefault(worker, "another worker of its machine misbehaves")
-            self._put_aside(worker, now_s, reasons[worker])
+            self._bypass(worker, now_s, reasons[worker])
         return Step(taken, readmitted, spared, reasons)
 
     def restore(self, worker: str) -> None:
@@ -202,7 +202,7 @@ class Bypass:
                 taken += group
         return tuple(taken), tuple(worker for worker in chosen if worker not in taken)
 
-    def _put_aside(self, worker: str, now_s: float, reason: str) -> None:
+    def _bypass(self, worker: str, now_s: float, reason: str) -> None:
         state, settings = self.state(worker), self.settings
         failed_again = state.standing == "probation"
         cool_down_s = state.cool_down_s * settings.back_off if failed_again else settings.cool_down_s

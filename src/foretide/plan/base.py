@@ -109,9 +109,9 @@ class Planner(BaseModel):
         Where `wanted` is NaN (an operator whose execution time is not known yet) the present number stays.
         """
         topology = situation.topology
-        asked = np.asarray(wanted, dtype=np.float64)
-        unknown = np.isnan(asked)
-        held = np.where(unknown, situation.replicas, asked)
+        numbers = np.asarray(wanted, dtype=np.float64)
+        unknown = np.isnan(numbers)
+        held = np.where(unknown, situation.replicas, numbers)
         replicas = topology.bounded(held)
         if unknown.any():
             names = [situation.window.layout.operators[column] for column in np.flatnonzero(unknown)[:5]]

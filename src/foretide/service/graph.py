@@ -52,7 +52,7 @@ def drawn(topology: Topology) -> dict[str, Any]:
     """
     grid = Grid.of(topology)
     places = _places(grid, topology)
-    nodes = [{**_told(element), **_box(places[element.id], element)} for element in elements_of(topology)]
+    nodes = [{**_described(element), **_box(places[element.id], element)} for element in elements_of(topology)]
     lines = _lines(grid, places, topology)
     return {
         "width": max(node["x"] + node["width"] for node in nodes) + _MARGIN,
@@ -73,7 +73,7 @@ def drawn(topology: Topology) -> dict[str, Any]:
     }
 
 
-def _told(element: Source | Operator | Sink) -> dict[str, Any]:
+def _described(element: Source | Operator | Sink) -> dict[str, Any]:
     if not isinstance(element, Operator):
         kind = "source" if isinstance(element, Source) else "sink"
         return {"id": element.id, "kind": kind, "connector": connector_label(element.connector)}

@@ -191,12 +191,12 @@ async def _pages(run: RecordedRun, after: int, until: int) -> AsyncIterator[byte
 
 def as_events(news: News, info: RunInfo) -> bytes:
     """Return news as server-sent events; the last one has the number from which a returning reader resumes."""
-    found = list(_told(news, info))
+    found = list(_entries(news, info))
     last = len(found) - 1
     return b"".join(_event(kind, data, news.seq if place == last else None) for place, (kind, data) in enumerate(found))
 
 
-def _told(news: News, info: RunInfo) -> Iterator[tuple[str, Any]]:
+def _entries(news: News, info: RunInfo) -> Iterator[tuple[str, Any]]:
     for measurement in news.measurements:
         yield "measurement", measurement_row(measurement)
     if news.latencies:

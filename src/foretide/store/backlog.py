@@ -105,11 +105,11 @@ class Backlog:
                 self._bytes += item.size
             self._unsaved.update(info.id for info in runs if info.id in self._runs)
 
-    def drop(self, item: Item, *, told: bool = False) -> None:
+    def drop(self, item: Item, *, reported: bool = False) -> None:
         """Count an item that was taken and cannot be stored; the run's own row records it, if nothing else has."""
         with self._lock:
             self._drop(item)
-            if told:
+            if reported:
                 self._lost[item.kind] -= 1
 
     def take_lost(self) -> dict[str, int]:

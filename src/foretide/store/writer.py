@@ -73,7 +73,7 @@ class Writer:
         self._pause_s = _FIRST_RETRY_S
         self._retry_at = self._seen_at = -float("inf")
         self._tidy_at = monotonic() + settings.tidy_every_s
-        self._told_of_lost = False
+        self._losses_reported = False
         self._refused: set[tuple[str, str, type[Exception]]] = set()
 
     def step(self, *, urgent: bool = False) -> None:
@@ -85,7 +85,7 @@ class Writer:
         except Exception as error:  # a defect here must not end the writing, let alone the run
             _LOG.exception("the store of runs failed")
             self._fail("failed", error)
-        self._tell_of_lost()
+        self._report_losses()
 
     def close(self) -> None:
         """Close the connection to the database."""
@@ -170,7 +170,7 @@ class Writer:
         return True
 
     def _refuse(self, item: Item, error: Exception) -> None:
-        self._backlog.drop(item, told=True)
+        self._backlog.drop(item, reported=True)
         about = (item.run_id, item.kind, type(error))
         if about in self._refused:
             return
@@ -224,7 +224,7 @@ class Writer:
         if fault != "locked":
             self.close()
         if fault != self.trouble:
-            self.trouble, self._told_of_lost = fault, False
+            self.trouble, self._losses_reported = fault, False
             message = f"{error}; the run continues, and its records wait in memory"
             self._report(f"store.{fault}", message, "error", {"fault": fault, "error": type(error).__name__})
 
@@ -255,17 +255,17 @@ class Writer:
         fault, self.trouble, self._pause_s = self.trouble, None, _FIRST_RETRY_S
         self._retry_at = -float("inf")
         if fault is not None:
-            self._told_of_lost = False
+            self._losses_reported = False
             self._backlog.take_lost()
             dropped = {info.id: info.dropped for info in self._backlog.runs() if info.dropped}
             message = f"store {self._database.name} is written again after a fault ({fault})"
             self._report("store.recovered", message, "info", {"fault": fault, "dropped": dropped})
 
-    def _tell_of_lost(self) -> None:
+    def _report_losses(self) -> None:
         """Report what was dropped; during an outage only once, since the recovery reports the rest."""
-        lost = {} if self._told_of_lost else self._backlog.take_lost()
+        lost = {} if self._losses_reported else self._backlog.take_lost()
         if lost:
-            self._told_of_lost = self.trouble is not None
+            self._losses_reported = self.trouble is not None
             message = f"{sum(lost.values())} records could not be stored and are lost"
             self._report("store.dropped", message, "warning", {"dropped": lost})
 

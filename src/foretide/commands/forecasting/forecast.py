@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from foretide.commands.forecasting.forecast_train import train
-from foretide.commands.group import console_beside, write_file
+from foretide.commands.group import console_for, write_file
 
 if TYPE_CHECKING:
     from foretide.forecast.base import Forecaster
@@ -48,7 +48,7 @@ def models(
     for entry in entries:
         needs = "" if entry["extra"] is None else f"{entry['extra']}{'' if entry['installed'] else ' (not installed)'}"
         table.add_row(entry["name"], ", ".join(entry["spec"]), entry["cost"], needs, entry["summary"])
-    console_beside(None, _WIDE).print(table)
+    console_for(None, _WIDE).print(table)
 
 
 def _entry(name: str, kind: type[Forecaster]) -> dict[str, Any]:
@@ -101,7 +101,7 @@ def backtest(
     options = validated(BacktestOptions, {"horizon": horizon, "min_history": min_history}, "backtest")
     prototypes = _prototypes(models, settings or [])
     history = read_history(csv, value, time)
-    console = console_beside(json_out, _WIDE)
+    console = console_for(json_out, _WIDE)
     console.print(f"{csv}: {history.report}", highlight=False)
     with BacktestView(console, tuple(prototypes)) as view:
         found = run_backtest(history.series, prototypes, options, view.show)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from foretide.commands.group import console_beside, write_file
+from foretide.commands.group import console_for, write_file
 
 if TYPE_CHECKING:
     from foretide.spark.training.training import TrainingJob
@@ -68,7 +68,7 @@ def train(
     job = _job({**history, "strict": strict}, options, parse_models(models, settings or []), out, windows)
     job.forecasters()  # errors in them are reported before Spark is started
     check_path(data)
-    console = console_beside(json_out)
+    console = console_for(json_out)
     with TrainingView(console) as view, _session(master) as spark:
         report = train_models(spark, job, view)
     console.print(report_view(report))

@@ -35,10 +35,10 @@ def doctor(
 
     [bold]In a script:[/] foretide doctor --quick --json
     """
-    from foretide.commands.group import console_beside
+    from foretide.commands.group import console_for
     from foretide.commands.machine.doctor_checks import all_checks
 
-    console = console_beside(None, _WIDE)
+    console = console_for(None, _WIDE)
     if as_json or not console.is_terminal:
         checks = list(all_checks(quick=quick))
     else:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from foretide.commands.group import check_writable, console_beside, exit_if_failed, write_file
+from foretide.commands.group import check_writable, console_for, exit_if_failed, write_file
 from foretide.commands.topology_argument import SETTINGS_HELP, TOPOLOGY_HELP, load_topology_argument
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ def _run_plain(request: RunRequest, options: RunOptions, html_out: Path | None, 
     if html_out is not None:
         expected = "a run that is steered, which has something to plot"
         raise ConfigError("--html", expected=expected, got="none", remedy="add --policy")
-    console = console_beside(json_out)
+    console = console_for(json_out)
     with (
         _opened(None if request.store is None else request.open_store()) as store,
         watched_session(request, options.topology, console) as (spark, _, switch),
@@ -178,7 +178,7 @@ def _run_steered(request: RunRequest, options: RunOptions, html_out: Path | None
     from foretide.commands.running.launch import run_steered, trace_name, watched_session
     from foretide.commands.running.run_view import report_view, steered_view
 
-    steering, console = request.steering(options.topology), console_beside(json_out)
+    steering, console = request.steering(options.topology), console_for(json_out)
     with (
         _opened(request.open_store()) as store,
         watched_session(request, options.topology, console) as (spark, _, switch),

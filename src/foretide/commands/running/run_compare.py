@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from foretide.commands.group import STDOUT, console_beside, exit_if_failed, write_file
+from foretide.commands.group import STDOUT, console_for, exit_if_failed, write_file
 from foretide.commands.running.launch import StopSwitch, run_steered, trace_name, watched_session
 from foretide.commands.running.run_view import comparison_view
 from foretide.errors import ConfigError
@@ -39,7 +39,7 @@ def run_comparison(
         raise ConfigError("--path", expected="none, since every policy starts afresh", got=str(options.path))
     for policy in policies:  # before Spark is started, and before the first of them has run for minutes
         request.steering(options.topology, policy)
-    console, store = console_beside(json_out), request.open_store()
+    console, store = console_for(json_out), request.open_store()
     with (
         nullcontext() if store is None else store,
         watched_session(request, options.topology, console) as (spark, view, switch),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from foretide.commands.group import check_writable, console_beside, write_file
+from foretide.commands.group import check_writable, console_for, write_file
 
 if TYPE_CHECKING:
     from foretide.sim.compare import Scenario
@@ -84,7 +84,7 @@ def compare(
 
     check_writable(json_out, "--json")
     named = parse_policies(policies, None if forecaster == "none" else forecaster)
-    asked_policies, groups = parse_settings(settings or [], named, GROUPS)
+    chosen_policies, groups = parse_settings(settings or [], named, GROUPS)
     common = CommonOptions(
         topology=read_topology(topology),
         td_s=seconds_between(td),
@@ -93,8 +93,8 @@ def compare(
         settings=groups,
     )
     scenarios: list[Scenario] = [scenario(trace, common) for trace in find_traces([*traces, *(more_traces or ())])]
-    cases = [Case(what, policy, seed) for what in scenarios for policy in asked_policies for seed in range(seeds)]
-    console = console_beside(json_out, _WIDE)
+    cases = [Case(what, policy, seed) for what in scenarios for policy in chosen_policies for seed in range(seeds)]
+    console = console_for(json_out, _WIDE)
     try:
         with CompareView(console, len(cases)) as view:
             rows = run_cases(cases, jobs or _cores(), view.show)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from foretide.commands.group import STDOUT, console_beside
+from foretide.commands.group import STDOUT, console_for
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -45,7 +45,7 @@ def reproduce(
     from foretide.errors import ConfigError
     from foretide.experiments.reproduce import EXPERIMENTS, Scope, find_experiments, run_jobs, to_report, write_index
 
-    console = console_beside(STDOUT if as_json else None, _WIDE)
+    console = console_for(STDOUT if as_json else None, _WIDE)
     if list_ and as_json:
         entries = [{"name": one.name, "title": one.title, "seconds": one.seconds} for one in EXPERIMENTS.values()]
         typer.echo(json.dumps(entries, indent=2, ensure_ascii=False))

@@ -109,7 +109,7 @@ def find_traces(texts: Sequence[str], option: str = "--traces") -> list[RateTrac
     if not names:
         raise ConfigError(option, expected="names or files of traces, such as 'pasps_*'", got=repr(",".join(texts)))
     traces = [load_trace(name) for name in dict.fromkeys(names)]
-    return _told_apart(traces, list(dict.fromkeys(names)))
+    return _distinctly_named(traces, list(dict.fromkeys(names)))
 
 
 def _matching(part: str, option: str) -> list[str]:
@@ -123,7 +123,7 @@ def _matching(part: str, option: str) -> list[str]:
     return found
 
 
-def _told_apart(traces: Sequence[RateTrace], paths: Sequence[str]) -> list[RateTrace]:
+def _distinctly_named(traces: Sequence[RateTrace], paths: Sequence[str]) -> list[RateTrace]:
     """Return the traces, those of the same name under their path."""
     names = [trace.name for trace in traces]
     return [

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from foretide.commands.group import check_writable, console_beside, write_file
+from foretide.commands.group import check_writable, console_for, write_file
 
 if TYPE_CHECKING:
     from foretide.sim.compare import Case
@@ -94,7 +94,7 @@ def simulate(
     for path, option in ((html_out, "--html"), (json_out, "--json")):
         check_writable(path, option)
     named = parse_policy(policy, None if forecaster == "none" else forecaster)
-    [asked_policy], groups = parse_settings(settings or [], [named], GROUPS)
+    [chosen_policy], groups = parse_settings(settings or [], [named], GROUPS)
     found = find_input(topology, trace, run, store)
     common = CommonOptions(
         topology=found.topology,
@@ -105,8 +105,8 @@ def simulate(
         settings=groups,
     )
     what = scenario(found.input, common)
-    cases = [Case(what, asked_policy, seed) for seed in range(seeds)]
-    console = console_beside(json_out, _WIDE)
+    cases = [Case(what, chosen_policy, seed) for seed in range(seeds)]
+    console = console_for(json_out, _WIDE)
     reports = _run(cases, SimulationView(console, seeds))
     console.print(metrics_table(reports))
     if json_out is not None:

@@ -195,13 +195,13 @@ class Auto(Forecaster):
             raise ConfigError(
                 "rows, horizon", expected="a table of series and at least 1 step", got=(table.shape, horizon)
             )
-        asked = np.unique(np.asarray(levels, dtype=np.float64))
+        chosen = np.unique(np.asarray(levels, dtype=np.float64))
         known = np.isfinite(table).any(axis=1)
         mean = np.full((len(table), horizon), np.nan)
-        quantiles = np.full((len(table), asked.size, horizon + 1), np.nan)
+        quantiles = np.full((len(table), chosen.size, horizon + 1), np.nan)
         if known.any():
-            mean[known], quantiles[known] = _look_ahead_all(table[known][:, -KEPT:], horizon, asked)
-        by_level = {level: quantiles[:, k] for k, level in enumerate(asked.tolist())}
+            mean[known], quantiles[known] = _look_ahead_all(table[known][:, -KEPT:], horizon, chosen)
+        by_level = {level: quantiles[:, k] for k, level in enumerate(chosen.tolist())}
         return ManyForecasts(
             mean,
             {level: found[:, :-1] for level, found in by_level.items()},

@@ -36,27 +36,27 @@ def calibrate(errors: Floats, delay: int, levels: Floats) -> Floats:
     origins = errors.size
     begin = max(0, origins - _KEPT - delay)
     ordered, weights = np.empty(_KEPT + 1), np.empty(_KEPT + 1)
-    asked, given = levels.copy(), np.full((origins, levels.size), np.nan)
+    adapted, given = levels.copy(), np.full((origins, levels.size), np.nan)
     size = 0
     for now in range(begin, origins):
         known = now - delay
         if known >= begin and np.isfinite(errors[known]):
-            _adapt(errors[known], given[known], levels, asked)
+            _adapt(errors[known], given[known], levels, adapted)
             size = _insert(errors[known], ordered, weights, size)
         if size >= ENOUGH:
             for k in range(levels.size):
-                given[now, k] = _quantile(ordered, weights, size, asked[k])
+                given[now, k] = _quantile(ordered, weights, size, adapted[k])
     last: Floats = given[origins - 1]
     return last
 
 
 @njit
-def _adapt(error: float, given: Floats, levels: Floats, asked: Floats) -> None:
+def _adapt(error: float, given: Floats, levels: Floats, adapted: Floats) -> None:
     for k in range(levels.size):
         if np.isfinite(given[k]):
             missed = 1.0 if error > given[k] else 0.0
-            moved = asked[k] + _STEP * (missed - (1.0 - levels[k]))
-            asked[k] = min(max(moved, _LOWEST), _HIGHEST)
+            moved = adapted[k] + _STEP * (missed - (1.0 - levels[k]))
+            adapted[k] = min(max(moved, _LOWEST), _HIGHEST)
 
 
 @njit

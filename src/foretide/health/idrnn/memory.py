@@ -130,8 +130,8 @@ def fit_memory(past: Past, ahead: Floats32, forms: Sequence[MemoryForm]) -> Line
     centre, spread = deviations(past.context.reshape(-1, width))
     units = np.clip((past.context.reshape(-1, width) - centre) / spread, -FURTHEST, FURTHEST).astype(np.float64)
     for kind, form in enumerate(forms):
-        columns, told = _regression(past.targets, ahead, kind, form)
-        places, found = _pick(columns, told, units, form, _penalties(form, steps, kinds))
+        columns, target = _regression(past.targets, ahead, kind, form)
+        places, found = _pick(columns, target, units, form, _penalties(form, steps, kinds))
         own, others = found[: steps - form.from_last], found[steps - form.from_last : columns.shape[1]]
         weights[: len(own), kind, kind] = own
         if form.from_last:
@@ -193,13 +193,13 @@ def _mean(memories: Sequence[LinearMemory], parts: Floats32) -> LinearMemory:
 def _regression(targets: Floats32, ahead: Floats32, kind: int, form: MemoryForm) -> tuple[Floats, Floats]:
     """Return the predictors of a target, in rows, and the target."""
     past = targets[..., kind].transpose(0, 2, 1).astype(np.float64)
-    told = ahead[..., kind].astype(np.float64)
+    target = ahead[..., kind].astype(np.float64)
     columns = past
     if form.from_last:
-        columns, told = past[..., :-1] - past[..., -1:], told - past[..., -1]
+        columns, target = past[..., :-1] - past[..., -1:], target - past[..., -1]
     if form.crossed:
         columns = np.concatenate((columns, np.delete(targets[:, -1], kind, axis=-1)), axis=-1)
-    return columns.reshape(-1, columns.shape[-1]), told.reshape(-1)
+    return columns.reshape(-1, columns.shape[-1]), target.reshape(-1)
 
 
 def _penalties(form: MemoryForm, steps: int, kinds: int) -> Floats:
@@ -209,29 +209,29 @@ def _penalties(form: MemoryForm, steps: int, kinds: int) -> Floats:
 
 
 def _pick(
-    columns: Floats, told: Floats, units: Floats, form: MemoryForm, penalties: Floats
+    columns: Floats, target: Floats, units: Floats, form: MemoryForm, penalties: Floats
 ) -> tuple[list[int], Floats]:
     """Return features, each of which goes best with what was missed before it, and all weights, the constant last."""
     places: list[int] = []
-    found = _ridge(columns, told, penalties)
+    found = _ridge(columns, target, penalties)
     for _ in range(form.features):
         seen = np.concatenate((columns, units[:, places]), axis=1)
-        missed = told - seen @ found[:-1] - found[-1]
+        missed = target - seen @ found[:-1] - found[-1]
         fit = np.abs(units.T @ (missed - missed.mean()))
         fit[places] = -1.0
         places.append(int(fit.argmax()))
         seen = np.concatenate((columns, units[:, places]), axis=1)
-        found = _ridge(seen, told, np.append(penalties, np.full(len(places), _PICKING)))
+        found = _ridge(seen, target, np.append(penalties, np.full(len(places), _PICKING)))
     if places:
-        found = _ridge(seen, told, np.append(penalties, np.full(len(places), form.feature_shrinkage)))
+        found = _ridge(seen, target, np.append(penalties, np.full(len(places), form.feature_shrinkage)))
     return places, found
 
 
-def _ridge(columns: Floats, told: Floats, penalties: Floats) -> Floats:
+def _ridge(columns: Floats, target: Floats, penalties: Floats) -> Floats:
     """Return weights, and last the constant; penalties are in units of each column's variance."""
-    centre, middle, spread = columns.mean(axis=0), told.mean(), columns.std(axis=0)
+    centre, middle, spread = columns.mean(axis=0), target.mean(), columns.std(axis=0)
     spread = np.where(spread > 0, spread, 1.0)
     units = (columns - centre) / spread
     square = units.T @ units + len(columns) * np.diag(penalties)
-    found = np.linalg.solve(square, units.T @ (told - middle)) / spread
+    found = np.linalg.solve(square, units.T @ (target - middle)) / spread
     return np.append(found, middle - centre @ found)

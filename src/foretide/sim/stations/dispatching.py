@@ -139,15 +139,15 @@ class Dispatcher:
             counts = station.replicas[number].counts
             # Tuples that were lost count as done: a request that waited for them would never be answered.
             before = counts.processed + counts.dropped + counts.timed_out - executed.shape[1]
-            asked = [(request, max(0, due - before)) for request, due in self._requests if request.task == number]
+            pending = [(request, max(0, due - before)) for request, due in self._requests if request.task == number]
             start = 0
-            for request, due in sorted(asked, key=lambda each: each[1]):
+            for request, due in sorted(pending, key=lambda each: each[1]):
                 if due <= executed.shape[1]:
                     self._note(grouping, task, executed[:, start:due])
                     grouping.synchronise(task.reply(request))
                     start = due
             self._note(grouping, task, executed[:, start:])
-            answered = {request for request, due in asked if due <= executed.shape[1]}
+            answered = {request for request, due in pending if due <= executed.shape[1]}
             self._requests = [each for each in self._requests if each[0] not in answered]
         received = [each.counts.received for each in station.replicas]
         self._requests += [(request, received[request.task]) for request in grouping.take_requests()]
