@@ -139,7 +139,7 @@ def look_up(batch: pa.RecordBatch, wait_s: float) -> pa.RecordBatch:
 
 
 def declare(trace: str, wait_s: float) -> Topology:
-    """Return the topology: look up behind a dynamic grouping, keep what came."""
+    """Return the topology: look up behind a dynamic grouping, keep the results."""
     job = flow("bypass")
     events = job.source("events", "trace", trace=trace, payload="words", speed=1.0)
     work = partial(look_up, wait_s=wait_s)

@@ -26,7 +26,7 @@ from foretide.records import Floats, Forecast
 __all__ = ["LEVELS", "Array", "Forecaster", "Series", "bridged", "last_value"]
 
 Array = npt.NDArray[Any]
-#: The levels of the quantiles that a forecast has unless others are asked for.
+#: The default levels of a forecast's quantiles.
 LEVELS = (0.1, 0.5, 0.9)
 
 # What every forecaster has seen at first: one and the same, so that two with equal settings are equal.
@@ -113,7 +113,7 @@ class Forecaster(BaseModel):
     def fit(self, history: Series | npt.ArrayLike) -> Self:
         """Forget what was learnt and learn from `history`."""
         series = Series.of(history)
-        # A copy, so that nobody changes what was learnt by writing into the history afterwards.
+        # A copy, so that writing into the history afterwards does not change what was learnt.
         recent = series.values[-self.window :].copy()
         self._series = Series(recent, series.step_s, series.ended_at_s, series.name)
         self._seen, self._errors = series.values.size, None
@@ -150,7 +150,7 @@ class Forecaster(BaseModel):
         NotReadyError
             When it has seen no value yet.
         ForecastError
-            When the model's rates are not finite, or not as many as asked for.
+            When the model's rates are not finite, or not as many as requested.
         """
         chosen = _checked(horizon, levels)
         started = time.perf_counter()

@@ -59,7 +59,7 @@ def it_is_not_ready_without_a_value(model: Forecaster) -> None:
 def one_value_goes_on(model: Forecaster) -> None:
     """Check that one value is the forecast of every step."""
     for history in ([7.0], [_NAN, 7.0, _NAN]):
-        assert np.allclose(_predicted(model.clone().fit(history), 3).mean, 7.0), "one value goes on"
+        assert np.allclose(_predicted(model.clone().fit(history), 3).mean, 7.0), "one value is repeated"
     assert np.allclose(_predicted(model.clone().update([7.0]), 3).mean, 7.0), "update alone is enough"
 
 
@@ -91,10 +91,10 @@ def short_gappy_and_wild_series_give_rates(model: Forecaster) -> None:
 
 
 def any_horizon_is_given(model: Forecaster) -> None:
-    """Check that a forecast has as many steps as asked for, and that fewer than one are refused."""
+    """Check that a forecast has as many steps as requested, and that fewer than one are refused."""
     model.fit(_wave(40))
     for horizon in (1, 2, 60):
-        assert _predicted(model, horizon).mean.size == horizon, "as many steps as asked for"
+        assert _predicted(model, horizon).mean.size == horizon, "as many steps as requested"
     _raises(ConfigError, lambda: model.predict(0))
     _raises(ConfigError, lambda: model.predict(1, levels=(1.0,)))
     assert not model.predict(2, levels=()).quantiles, "no level, no quantile"

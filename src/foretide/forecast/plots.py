@@ -68,7 +68,7 @@ def write_png(found: Backtest, path: Path) -> None:
 
 def _lines(found: Backtest) -> list[tuple[str, str, str, Floats]]:
     """Return title, colour, style and values of each line."""
-    lines = [("what came", "#000000", "solid", found.actual)]
+    lines = [("measured", "#000000", "solid", found.actual)]
     for number, (name, run) in enumerate(found.models.items()):
         colour = COLOURS[number % len(COLOURS)]
         lines.append((f"{name} ({run.scores['mape']:.1%})", colour, "solid", run.mean.mean(axis=1)))

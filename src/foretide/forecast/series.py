@@ -52,7 +52,7 @@ class Series:
         return values if isinstance(values, Series) else cls(np.asarray(values, dtype=np.float64))
 
     def followed_by(self, values: npt.ArrayLike) -> Series:
-        """Return plain numbers as the series that goes on where this one ends.
+        """Return plain numbers as the series that continues this one.
 
         >>> Series(np.array([3.0]), step_s=5.0, ended_at_s=60.0).followed_by([5.0, 6.0]).ended_at_s
         70.0

@@ -151,7 +151,7 @@ def _serve(queue: SimpleQueue[_Task | None]) -> None:
 
 
 def shifted(forecast: Forecast, made_at_s: float, steps: int) -> Forecast | None:
-    """Return what an earlier forecast says from `made_at_s` on, for so many steps; None if it does not reach there.
+    """Return an earlier forecast from `made_at_s` on, for that many steps; None if it does not reach there.
 
     Past its own end it repeats its last rate.
 

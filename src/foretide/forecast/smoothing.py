@@ -89,7 +89,7 @@ class Smoothed:
         return mean + np.resize(self.season, horizon) if self.season.size else mean
 
     def deviation(self, horizon: int, parameters: int) -> Floats:
-        r"""Return the standard deviation of each step ahead, with so many parameters fitted.
+        r"""Return the standard deviation of each step ahead, given the number of fitted parameters.
 
         The variance is :math:`\sigma^2 (1 + \sum_{j<h} c_j^2)` with
         :math:`c_j = \alpha + \beta (\phi + \dots + \phi^j) + \gamma [m | j]`.

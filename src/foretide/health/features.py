@@ -62,7 +62,7 @@ class Feature:
     scale: float = 1.0
 
     def value(self, before: Mapping[str, float], after: Mapping[str, float], seconds: float) -> float:
-        """Return its value from two readings so many seconds apart; NaN if they do not determine it.
+        """Return its value from two readings `seconds` apart; NaN if they do not determine it.
 
         >>> busy = Feature("cpu", "%", "time on a core", "cpu", "rate", "busy_s", scale=100.0)
         >>> busy.value({"busy_s": 1.0}, {"busy_s": 3.0}, 4.0)

@@ -152,7 +152,7 @@ class Lookahead:
 
 @njit
 def _pass(rates: Floats, queued: Floats, capacity: Floats, seconds: float, graph: _Graph) -> Floats:
-    """Return what is queued after so many seconds, by scenario and operator."""
+    """Return what is queued after `seconds`, by scenario and operator."""
     starts, ends, share, _ = graph
     sources, step_s = rates.shape[1], seconds / _PIECES
     work, passed = np.empty(sources + queued.size), np.empty(starts.size)

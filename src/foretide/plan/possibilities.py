@@ -94,7 +94,7 @@ def _mean_rate(forecast: Forecast, from_s: float, to_s: float, quantile: float |
 
 
 def _closer(forecast: Forecast, steps: float) -> float:
-    """Return how much closer quantiles of the mean over so many steps lie than those of single steps."""
+    """Return how much closer quantiles of the mean over this many steps lie than those of single steps."""
     if forecast.mean.size < 2 or steps <= 1 or not {_LOW, _HIGH} <= forecast.mean_quantiles.keys():
         return 1.0
     single = float((forecast.quantiles[_HIGH] - forecast.quantiles[_LOW]).mean())

@@ -24,7 +24,7 @@ __all__ = ["decision_mark", "expected_input", "record_of", "score_figures", "ste
 
 # As many operators, and as many terms for each, as a tooltip can hold.
 _OPERATORS, _TERMS = 8, 4
-# Latency on Spark is shown over stretches of so many samples: single batches would make the line unreadable.
+# Latency on Spark is shown over stretches of this many samples: single batches would make the line unreadable.
 _STRETCH = 5
 
 

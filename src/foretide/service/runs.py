@@ -42,7 +42,7 @@ Since = Annotated[
     float | None,
     Query(description="Only what is later, on the clock of the run's loop.", allow_inf_nan=False),
 ]
-Last = Annotated[int, Query(description="The latest so many.", ge=1, le=1_000_000)]
+Last = Annotated[int, Query(description="Only the latest, at most this many.", ge=1, le=1_000_000)]
 _FOUND = problems(404, 422, 503)
 _LONG_AGO = -float("inf")
 _EVENT = {
@@ -113,7 +113,7 @@ def show_measurements(
     since_s: Since = None,
     last: Last = 600,
     points: Annotated[
-        int | None, Query(description="At most so many rows, neighbours joined.", ge=1, le=10_000)
+        int | None, Query(description="At most this many rows, neighbours joined.", ge=1, le=10_000)
     ] = None,
 ) -> Response:
     """Return rates, queues, utilisation and replicas of every operator, as columns over time."""

@@ -70,7 +70,7 @@ def resume(request: Request, run: RunName) -> Response:
     responses=problems(400, 404, 409, 413, 422),
 )
 def override(request: Request, run: RunName, operator: OperatorName, wanted: OverrideRequest) -> Response:
-    """Give an operator so many replicas from its next batch on, whatever plans say, until the time is up."""
+    """Set the replicas of an operator from its next batch on, whatever plans say, until the time is up."""
     state = state_of(request)
     info = state.run(run).info
     _check_operator(info, operator)

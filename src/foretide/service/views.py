@@ -70,7 +70,7 @@ def utilisation(measurement: Measurement) -> Floats:
 
 
 def thinned(measurements: Sequence[Measurement], points: int | None) -> Sequence[Measurement]:
-    """Return at most so many measurements, neighbours joined to longer ones."""
+    """Return at most `points` measurements, neighbours joined to longer ones."""
     each = 1 if points is None else -(-len(measurements) // points)
     if each <= 1:
         return measurements
@@ -199,7 +199,7 @@ def forecast_columns(info: RunInfo, forecasts: Iterable[Forecast]) -> dict[str, 
 
 
 def latency_columns(samples: Sequence[LatencySample], interval_s: float) -> dict[str, Any]:
-    """Return percentiles of latency by interval of about so many seconds."""
+    """Return percentiles of latency by interval of about `interval_s` seconds."""
     groups: list[tuple[list[LatencySample], float]] = []
     for sample in samples:
         if not groups or sample.ended_at_s > groups[-1][1] + 1e-6:

@@ -87,12 +87,12 @@ class BatchNetwork(Wiring):
         self._stage = {operator: stage for stage in self._stages for operator in stage.operators}
 
     def resize(self, replicas: Ints, now_s: float) -> None:
-        """Give each stage the slots of so many replicas, from its next batch on."""
+        """Give each stage one slot per replica, from its next batch on."""
         for stage in self._stages:
             stage.slots = max(1, int(replicas[stage.operators].sum()))
 
     def stop(self, until_s: float, *, lose: bool) -> None:
-        """Let no batch begin before `until_s`; where `lose` says so, what is here or arrives until then is lost."""
+        """Let no batch begin before `until_s`; with `lose`, what is here or arrives until then is lost."""
         for stage in self._stages:
             if lose:
                 stage.batch = None

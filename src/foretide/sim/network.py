@@ -147,14 +147,14 @@ class Network(Wiring):
         self.dispatchers = _dispatchers(topology, settings)
 
     def resize(self, replicas: Ints, now_s: float) -> None:
-        """Have so many replicas of each operator active from now on."""
+        """Set the number of active replicas of each operator from now on."""
         for station, count in zip(self.stations, replicas.tolist(), strict=True):
             station.resize(count, now_s)
         for edge, dispatcher in self.dispatchers.items():
             dispatcher.resize(int(replicas[self._ends[edge]]))
 
     def stop(self, until_s: float, *, lose: bool) -> None:
-        """Let nothing begin before `until_s`; where `lose` says so, what is here or arrives until then is lost."""
+        """Let nothing begin before `until_s`; with `lose`, what is here or arrives until then is lost."""
         for station in self.stations:
             station.stop(until_s, lose=lose)
         if lose:

@@ -50,7 +50,7 @@ class BackgroundWriter(Background):
         self._poke()
 
     def flush(self, timeout_s: float) -> bool:
-        """Write what came so far; return whether nothing is left after at most `timeout_s`."""
+        """Write what has arrived so far; return whether nothing is left after at most `timeout_s`."""
         deadline = time.monotonic() + timeout_s
         while not self._backlog.is_empty or self._writing.locked():
             if self._thread is None or self._stop.is_set():

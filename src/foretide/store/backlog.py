@@ -90,7 +90,7 @@ class Backlog:
             self._unsaved.add(info.id)
 
     def take(self, most: int) -> tuple[list[Item], list[RunInfo]]:
-        """Return the oldest items, at most so many, and the runs about which something is new."""
+        """Return the oldest items, at most `most`, and the runs about which something is new."""
         with self._lock:
             batch = [self._pop() for _ in range(min(most, len(self._queue)))]
             runs = [self._runs[id] for id in sorted(self._unsaved)]

@@ -21,7 +21,7 @@ from foretide.store.samples import LatencySample
 
 __all__ = ["RESOLUTION_S", "joined", "merge_features", "merge_latencies", "merge_measurements", "minute_of"]
 
-#: Seconds that a row stands for once it is no longer kept as it came.
+#: Seconds that a row stands for once it is merged.
 RESOLUTION_S = 60.0
 # Stretches less than this far apart count as consecutive.
 _GAP_S = 1e-3

@@ -37,7 +37,7 @@ class Resumed:
     replicas : mapping of str to int
         The replicas last requested, by operator; empty if none were.
     changed_at_s : mapping of str to float
-        When the replicas of an operator last changed, where they did.
+        When the replicas of an operator last changed, if they did.
     measurements : tuple of Measurement
         The last ones, oldest first, to prime a monitor with.
     cycle : int
@@ -93,7 +93,7 @@ class RecordedRun:
         return self.info.id
 
     def measurements(self, since_s: float = _EVER, last: int | None = None) -> list[Measurement]:
-        """Return the measurements that ended after `since_s`, oldest first; only the `last` so many, if given.
+        """Return the measurements that ended after `since_s`, oldest first; only the `last` ones, if given.
 
         Old ones stand for a minute each.
         """

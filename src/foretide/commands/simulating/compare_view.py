@@ -110,7 +110,7 @@ def _table(trace: str, rows: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def _winner(points: Floats, beaten: int) -> int:
-    """Return one that is no worse in anything and better in something."""
+    """Return one that is no worse in any metric and better in at least one."""
     rows = np.nan_to_num(points, nan=np.inf)
     wins = (rows <= rows[beaten]).all(axis=1) & (rows < rows[beaten]).any(axis=1)
     return int(np.flatnonzero(wins)[0])

@@ -63,7 +63,7 @@ class Scope:
     seeds : int
         Runs with different randomness; seeds are 1, 2, ...
     first_s : float, optional
-        Only so many seconds of every input: to try an experiment out. Its numbers compare with nothing.
+        Only this many seconds of every input, to try an experiment out. Its numbers cannot be compared.
 
     Examples
     --------

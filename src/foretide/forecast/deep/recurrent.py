@@ -34,8 +34,8 @@ class Recurrent(Forecaster, TrainingOptions):
 
     `fit` trains on the whole history: the last `validation_share` of it stops the training and chooses among the seeds,
     the range of the part before becomes [0, 1]. `update` only moves the window; train again with `fit` now and then
-    (B1: offline, refreshed periodically). A forecast is one forward pass without JAX; past `steps` it goes on from its
-    own forecasts. Quantiles begin with the errors on the validation part.
+    (B1: offline, refreshed periodically). A forecast is one forward pass without JAX; past `steps` it continues from
+    its own forecasts. Quantiles begin with the errors on the validation part.
 
     On a history shorter than four windows the network's window is a quarter of the history, in whole frames; one that
     is not full yet is filled up with its first value.

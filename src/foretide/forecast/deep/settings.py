@@ -20,7 +20,7 @@ class TrainingOptions(Settings):
     )
     batch: int = Field(default=64, ge=1, description="Windows per step of the optimiser.")
     epochs: int = Field(
-        default=30, ge=1, description="Passes over the training windows (several at once where they are few), at most."
+        default=30, ge=1, description="Passes over the training windows (several at once if they are few), at most."
     )
     patience: int = Field(default=8, ge=1, description="Epochs without a better validation error before it stops.")
     learning_rate: float = Field(

@@ -177,7 +177,7 @@ def _step(network: Network, state: Any, batch: tuple[Array, Array, Array], rate:
 def _batches(
     train: _Pair, size: int, passes: int, draw: np.random.Generator
 ) -> Iterator[tuple[Floats32, Floats32, Floats32]]:
-    """Give the windows in random order, so many times; the last batch is filled up with some that do not count."""
+    """Yield the windows in random order, `passes` times; the last batch is filled up with some that do not count."""
     order = np.concatenate([draw.permutation(len(train[0])) for _ in range(passes)])
     for start in range(0, order.size, size):
         chosen = order[start : start + size]

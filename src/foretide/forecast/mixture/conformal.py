@@ -13,7 +13,7 @@ __all__ = ["ENOUGH", "calibrate"]
 ENOUGH = 8
 # Weight of an error compared with the one after it: about the last 100 count.
 _MEMORY = 0.99
-# How far one miss moves the level that is asked of the errors.
+# How far one miss moves the level at which the quantile of the errors is taken.
 _STEP = 0.005
 _KEPT = 200
 _LOWEST, _HIGHEST = 0.001, 0.999

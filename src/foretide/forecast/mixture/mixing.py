@@ -15,7 +15,7 @@ MEMORY = 0.998
 SHARE = 0.01
 # Outcomes at the very start say nothing: every expert repeats the first values.
 _FIRST = 3
-# Regrets count up to so many times their root mean square: one burst must not decide for hundreds of outcomes.
+# Regrets are clipped at this multiple of their root mean square: one burst must not decide for hundreds of outcomes.
 _CLIP = 2.0
 # Outcomes before which a squared error says little.
 _ENOUGH = 20
@@ -29,7 +29,7 @@ def mix(forecasts: Floats, actual: Floats, delay: int, memory: float = MEMORY, s
     r"""Return the weight of each expert at each origin, of shape (origins, experts), from outcomes known by then.
 
     `forecasts` has a row per origin and NaN where an expert is asleep; it then has no weight and no regret. `actual` is
-    what came of each origin, known `delay` origins later, NaN where it is not known.
+    the actual value for each origin, known `delay` origins later, NaN where it is not known.
 
     Two mixtures run side by side and their weights are averaged. The first compares experts by their own absolute
     errors and so finds the best one; the second by the slope of the mixture's absolute error, and so finds the best

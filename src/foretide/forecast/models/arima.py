@@ -46,7 +46,7 @@ class Arima(RefittingForecaster, GaussianForecaster):
     max_iter: int = Field(default=50, ge=1, description="Steps of the search for the coefficients at most.")
 
     def learn(self, values: Floats) -> dict[str, Array]:
-        """Return order, coefficients and units; no coefficients where it cannot be fitted."""
+        """Return order, coefficients and units; no coefficients if it cannot be fitted."""
         units = np.array([values.mean(), values.std()])
         nothing = {"order": np.zeros(3, dtype=np.int64), "coefficients": np.empty(0), "units": units}
         if values.size < 10 or is_flat(values):

@@ -24,8 +24,8 @@ class Ridge(Forecaster):
 
     For each lead h, :math:`y_{t+h} - y_t` is regressed on how far the earlier lags, their mean, the mean so far and
     (with a season m) the values one and two seasons before :math:`t + h` are from :math:`y_t`. The penalty λ counts in
-    units of each feature's mean square; the greater it is, the more the last value goes on. Leads for which the window
-    holds too few rows repeat the longest lead it has.
+    units of each feature's mean square; the greater it is, the closer the forecast stays to the last value. Leads for
+    which the window holds too few rows repeat the longest lead it has.
 
     >>> Ridge(lags=2, penalty=1e-9).fit([1.0, 3.0] * 20).predict(3).mean.round(3)
     array([1., 3., 1.])

@@ -98,7 +98,7 @@ class SeasonalTrees(Forecaster):
 
 @dataclass(frozen=True, eq=False)
 class _Forest:
-    """Two sets of trees for every lead, from the last value and from the regression's forecast to what came."""
+    """Two sets of trees for every lead, from the last value and from the regression's forecast to the actual value."""
 
     regression: SeasonalRegression
     cycle: int

@@ -28,7 +28,7 @@ _NO_TIME = (1980, 1, 1, 0, 0, 0)
 
 
 def write_archive(path: str | os.PathLike[str], head: Mapping[str, Any], arrays: Arrays) -> Path:
-    """Write `head` and `arrays` to `path` as a whole or not at all: nobody ever reads half a file."""
+    """Write `head` and `arrays` to `path` as a whole or not at all: a reader never finds half a file."""
     target = Path(path)
     objects = [name for name, array in arrays.items() if array.dtype.hasobject]
     if objects:

@@ -57,7 +57,7 @@ class IdrnnNetwork(eqx.Module):
 
     @classmethod
     def random(cls, settings: IdrnnSettings, width: int, targets: int, draw: np.random.Generator) -> IdrnnNetwork:
-        """Return a network with fresh weights, for so many inputs and targets; its output is 0 at first."""
+        """Return a network with fresh weights, for these numbers of inputs and targets; its output is 0 at first."""
         first, second, between = settings.interference_units, settings.worker_units, settings.representation
         return cls(
             GruLayer.random(width, first, draw),

@@ -13,7 +13,7 @@ from foretide.health.idrnn.scaling import Floats32
 
 __all__ = ["FURTHEST", "Screen", "deviations", "screen_inputs"]
 
-#: An unprecedented burst must not drown everything else: inputs are clipped at so many deviations from their mean.
+#: An unprecedented burst must not drown everything else: inputs are clipped at this many deviations from their mean.
 FURTHEST = np.float32(4.0)
 _LEAST_SPREAD = 1e-6
 

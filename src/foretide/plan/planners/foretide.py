@@ -18,7 +18,7 @@ from foretide.records import Floats, Forecast, Plan, Term
 
 __all__ = ["Foretide", "surprise_wait_s"]
 
-# Plans that are tried: so many levels of input, each with the backlog drained in so many intervals.
+# Plans that are tried: this many levels of input, each with the backlog drained in these numbers of intervals.
 _LEVELS = 24
 _DRAINS = (0.2, 0.4, 0.8, 1.6, np.inf)
 # Rounds in which the best of them is tried with one replica more or less; one or two are usual.

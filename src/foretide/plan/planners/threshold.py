@@ -26,7 +26,7 @@ class _LastNeeded:
 
 
 class Threshold(Planner):
-    """Give an operator one replica for every so many events that wait before it.
+    """Give an operator one replica for every `lag_per_replica` events that wait before it.
 
     The lag rule of a scaler of [KEDA]_ on a message log. More replicas come at once; fewer come only when the operator
     could have done with fewer for a whole cool-down, so that a queue that is empty for a moment has no effect. The
@@ -39,7 +39,7 @@ class Threshold(Planner):
     """
 
     name: ClassVar[str] = "threshold"
-    summary: ClassVar[str] = "one replica per so many waiting events, fewer after a cool-down (as with KEDA)"
+    summary: ClassVar[str] = "one replica per fixed number of waiting events, fewer after a cool-down (as with KEDA)"
     spec: ClassVar[tuple[str, ...]] = ("KEDA",)
 
     lag_per_replica: float = Field(default=100.0, gt=0, description="Waiting events that one replica is to handle.")

@@ -16,7 +16,7 @@ _CLIENTS = 10_000
 
 
 class RateLimit:
-    """Lets each client make so many requests a second, and so many at once: a bucket of tokens for each.
+    """Limits how many requests each client may make a second, and at once: a bucket of tokens for each.
 
     Parameters
     ----------

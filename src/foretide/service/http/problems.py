@@ -59,7 +59,7 @@ class Problem(HTTPException):
     headers : mapping
         Headers of the answer, such as ``Retry-After``.
 
-    >>> print(Problem(404, "unknown-run", "no run is called so").kind)
+    >>> print(Problem(404, "unknown-run", "no run has that name").kind)
     unknown-run
     """
 

@@ -59,7 +59,7 @@ class Station(Occupancy, Protocol):
     """Takes tuples, serves them, hands them on in the order of their departure."""
 
     def resize(self, replicas: int, now_s: float) -> None:
-        """Have so many replicas active from now on."""
+        """Set the number of active replicas from now on."""
         ...
 
     def receive(self, tuples: Floats) -> None:
@@ -71,7 +71,7 @@ class Station(Occupancy, Protocol):
         ...
 
     def stop(self, until_s: float, *, lose: bool) -> None:
-        """Let nothing begin before `until_s`, and forget what is here where `lose` says so."""
+        """Let nothing begin before `until_s`, and with `lose` forget what is here."""
         ...
 
 

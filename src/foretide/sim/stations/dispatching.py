@@ -86,7 +86,7 @@ class Dispatcher:
         return sent
 
     def resize(self, replicas: int) -> None:
-        """Send to so many replicas from now on."""
+        """Set the number of replicas to send to from now on."""
         if replicas != self._grouping.replicas:
             self._grouping = self._grouping.rescale(replicas)
             self._tasks = {task: known for task, known in self._tasks.items() if task < replicas}

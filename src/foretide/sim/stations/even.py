@@ -52,7 +52,7 @@ class EvenStation:
         return int(_kernels.events(self._queue.waiting) + _kernels.events(self._out[:, : self._serving]))
 
     def resize(self, replicas: int, now_s: float) -> None:
-        """Have so many replicas active from now on."""
+        """Set the number of active replicas from now on."""
         if replicas == self._order.size:
             return
         self._free_s[self._order] = self._ring
@@ -109,7 +109,7 @@ class EvenStation:
         self._out[:, : serving.shape[1]] = serving
 
     def stop(self, until_s: float, *, lose: bool) -> None:
-        """Let nothing begin before `until_s`, and forget what is here where `lose` says so."""
+        """Let nothing begin before `until_s`, and with `lose` forget what is here."""
         if lose:
             self.counts.dropped += self.present()
             self.counts.dropped_events += self.present_events()

@@ -60,7 +60,7 @@ class ReplicaStation:
         return sum(each.present_events() for each in self.replicas)
 
     def resize(self, replicas: int, now_s: float) -> None:
-        """Have so many replicas active from now on; the dispatchers decide which ones get tuples."""
+        """Set the number of active replicas from now on; the dispatchers decide which ones get tuples."""
         for each in self.replicas[:replicas]:
             each.resize(1, now_s)
 
@@ -83,6 +83,6 @@ class ReplicaStation:
         return departed[:, np.argsort(departed[_kernels.AT], kind="stable")]
 
     def stop(self, until_s: float, *, lose: bool) -> None:
-        """Let nothing begin before `until_s`, and forget what is here where `lose` says so."""
+        """Let nothing begin before `until_s`, and with `lose` forget what is here."""
         for each in self.replicas:
             each.stop(until_s, lose=lose)

@@ -56,7 +56,7 @@ class SharedStation:
         return int(_kernels.events(self._queue.waiting) + _kernels.events(self._serving))
 
     def resize(self, replicas: int, now_s: float) -> None:
-        """Have so many replicas active from now on."""
+        """Set the number of active replicas from now on."""
         started = self._pool.free_s[self._replicas : replicas]
         np.maximum(started, now_s, out=started)
         self._replicas = replicas
@@ -66,7 +66,7 @@ class SharedStation:
         self.admit(tuples, drawn(self._service, tuples))
 
     def admit(self, tuples: Floats, work_s: Floats) -> None:
-        """Take tuples whose services take so long."""
+        """Take tuples with the times of their services."""
         queue, count = self._queue, tuples.shape[1]
         self.counts.received += count
         queue.append(tuples)
@@ -119,7 +119,7 @@ class SharedStation:
         return total
 
     def stop(self, until_s: float, *, lose: bool) -> None:
-        """Let nothing begin before `until_s`, and forget what is here where `lose` says so."""
+        """Let nothing begin before `until_s`, and with `lose` forget what is here."""
         if lose:
             self.counts.dropped += self.present()
             self.counts.dropped_events += self.present_events()

@@ -26,7 +26,7 @@ _DEPTH = 20
 
 
 def pack(values: npt.ArrayLike) -> bytes:
-    """Return numbers as bytes: little-endian float64, compressed where that is shorter.
+    """Return numbers as bytes: little-endian float64, compressed if that is shorter.
 
     Bytes of equal rank are put side by side first. Counts, which most columns hold, then shrink to a few bits each.
 

@@ -75,9 +75,9 @@ FORECASTS_FROM = _SELECT["forecasts"] + " WHERE run_id = ? AND seq >= ? ORDER BY
 #: The sets of names of a run's features.
 FEATURE_NAMES = "SELECT id, names FROM feature_sets WHERE run_id = ?"
 
-#: The first rows of a run after one, by their numbers, so many of them.
+#: The first rows of a run after one, by their numbers, up to a limit.
 ROWS_AFTER = _for_each("SELECT {columns} FROM {table} WHERE run_id = ? AND seq > ? ORDER BY seq LIMIT ?")
-#: So many rows up to an instant that are finer than a resolution.
+#: Rows up to an instant that are finer than a resolution, up to a limit.
 OLDER_ROWS = _for_each(
     "SELECT {columns} FROM {table} WHERE run_id = ? AND {time} <= ? AND resolution_s < ? ORDER BY {time} LIMIT ?",
     [table for table, columns in COLUMNS.items() if "resolution_s" in columns],
@@ -86,7 +86,7 @@ OLDER_ROWS = _for_each(
 LAST_SEQ = _for_each("SELECT MAX(seq) FROM {table} WHERE run_id = ?")
 LAST_TIME = _for_each("SELECT MAX({time}) FROM {table} WHERE run_id = ?")
 COUNT = _for_each("SELECT COUNT(*) FROM {table} WHERE run_id = ?")
-#: Drop one row of a run, those from before an instant, or the first so many.
+#: Drop one row of a run, those from before an instant, or the first rows up to a limit.
 DELETE_KEY = _for_each("DELETE FROM {table} WHERE run_id = ? AND seq = ?")
 DELETE_BEFORE = _for_each("DELETE FROM {table} WHERE run_id = ? AND {time} < ?")
 DELETE_OLDEST = _for_each(
@@ -100,7 +100,7 @@ DELETE_UNCHANGED = _for_each(
 
 
 def rows_of(table: str, *conditions: str, since: bool = False, last: bool = False) -> str:
-    """Return the query for the rows of a run in the order they came, or the `last` so many, reversed.
+    """Return the query for the rows of a run in the order they came, or the `last` ones, reversed.
 
     A condition is a column that must have a value; `since` adds an instant after which they must be.
     """

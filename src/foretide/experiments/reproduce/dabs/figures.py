@@ -219,7 +219,7 @@ def _panels(runs: Runs) -> tuple[Panel, ...]:
 
 
 def _lost(run: RunOutcome) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    """Return what came and has not left, as a curve."""
+    """Return what has arrived and not left, as a curve."""
     return np.maximum(np.cumsum(run.arrived - run.left), 0.0) * run.step_s
 
 
