@@ -261,7 +261,7 @@ class TestFaults:
         topics.cluster.admin().delete_topics([source])[source].result()
         wait_for(lambda: topics.partitions(source) == 0)
         topics.cluster.ensure_topic(source, 1)
-        with pytest.raises(DataLossError, match="made anew or cut off"):
+        with pytest.raises(DataLossError, match="recreated or truncated"):
             with start(topology, spark, tmp_path) as running:
                 running.wait(60)
 

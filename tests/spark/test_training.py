@@ -120,7 +120,7 @@ BAD = [
     "series,time,value",
     "web,0,10",
     "web,5,",  # missing
-    "web,soon,10",  # time that is none
+    "web,soon,10",  # not a time
     "web,10,many",  # not a number
     "web,15,NaN",  # not a number
     "web,20,-1",  # negative
@@ -137,7 +137,7 @@ def test_bad_rows_are_counted_with_an_example(spark: SparkSession, tmp_path: Pat
     problems, good = count_problems(marked)
     assert {name: problem.rows for name, problem in problems.items()} == {
         "missing": 2,
-        "time that is none": 1,
+        "not a time": 1,
         "not a number": 2,
         "negative": 1,
         "duplicate time": 1,

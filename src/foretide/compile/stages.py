@@ -185,7 +185,7 @@ def _ids(sources: Iterable[Source], operators: Iterable[Operator], sinks: Iterab
 
 
 def _keeps_tasks(edge: Edge) -> bool:
-    """Tell whether the rows of an edge may stay in the task that made them (chaining).
+    """Return whether the rows of an edge may stay in the task that made them (chaining).
 
     A shuffle only spreads load, and inside a stage both ends have the same slots: it needs no exchange unless the
     user insists with the option ``exchange``.

@@ -94,11 +94,11 @@ class ForecastStage:
             model.update(replace(series, values=values))
         return replace(model.predict(steps), came_from=(window.id,))
 
-    def _newly_trained(self, series: Series, anew: bool) -> Forecaster | None:
-        """Return a trained model that came meanwhile; the same one `anew` where values were missed."""
+    def _newly_trained(self, series: Series, again: bool) -> Forecaster | None:
+        """Return a trained model that came meanwhile; the same one `again` where values were missed."""
         if self._trained is None:
             return None
-        return self._trained.again(series) if anew else self._trained.newer(series)
+        return self._trained.again(series) if again else self._trained.newer(series)
 
 
 def _in_line(task: Callable[[], Forecast]) -> Answer:

@@ -114,7 +114,7 @@ class Monitor:
         self._recent.append(measurement)
 
     def _is_known(self, measurement: Measurement) -> bool:
-        """Say whether most of the measured stretch was covered already: it came twice, or too late."""
+        """Return whether most of the measured stretch was covered already: it came twice, or too late."""
         assert self._last_end_s is not None
         new_s = measurement.ended_at_s - self._last_end_s
         return new_s <= max(_SAME_INSTANT_S, measurement.duration_s / 2)

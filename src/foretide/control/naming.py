@@ -46,7 +46,7 @@ def measurement_of(
     Raises
     ------
     MetricsError
-        When a name is none of the topology's, or two edges from one start to one end are not told apart.
+        When the topology has no such name, or the name fits two edges from one start to one end.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The two sides of a running system: what it tells, and what it can be told (ADR 0006)."""
+"""The two sides of a running system: what it reports, and what it can be asked to do (ADR 0006)."""
 
 from __future__ import annotations
 

@@ -80,12 +80,12 @@ class Profile:
             return cls(str(body["topology"]), float(body["measured_at_s"]), operators)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise ConfigError(
-                where, expected="a profile in JSON", got=str(error), remedy="make it anew with `foretide profile`"
+                where, expected="a profile in JSON", got=str(error), remedy="make it again with `foretide profile`"
             ) from error
 
 
 def profile_path(named: str | Path) -> Path:
-    """Return where the profile of a topology is kept: beside its file; of an application, with the recorded runs.
+    """Return where the profile of a topology is kept: next to its file; of an application, with the recorded runs.
 
     >>> profile_path("examples/wordcount.py").name
     'wordcount.profile.json'

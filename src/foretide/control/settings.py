@@ -49,7 +49,7 @@ class LoopSettings(Settings):
 
 
 class ExecutorSettings(Settings):
-    """How many executors there may be, and how they are let go."""
+    """How many executors there may be, and how they are released."""
 
     minimum: int = Field(default=1, ge=1, description="Executors that are kept in any case.")
     maximum: int = Field(default=8, ge=1, description="Executors that are asked for at most.")
@@ -57,7 +57,9 @@ class ExecutorSettings(Settings):
         default=None, ge=1, description="Task slots of an executor; what Spark's settings say unless given."
     )
     release_after_s: float = Field(
-        default=10.0, ge=0, description="Seconds for which fewer executors must have been enough before one is let go."
+        default=10.0,
+        ge=0,
+        description="Seconds for which fewer executors must have been enough before one is released.",
     )
     kill_after_s: float = Field(
         default=30.0, gt=0, description="Seconds after which an executor that is to go and stays is killed."

@@ -59,7 +59,7 @@ class TrainedModels:
         return forecaster
 
     def again(self, series: Series) -> Forecaster | None:
-        """Return the model last taken over, as it was stored and brought up to date anew; None where there is none."""
+        """Return the model last taken over, as it was stored and brought up to date again; None where there is none."""
         self._tried.pop(series.name, None)
         return self.newer(series)
 

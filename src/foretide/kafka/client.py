@@ -28,7 +28,7 @@ _REQUEST_S = 5.0
 _PAUSE_S = 0.25
 # A broker that has just started may not know all topics at once.
 _UNKNOWN_S = 3.0
-# What is over when a broker comes back, beside what the library itself calls retriable.
+# What is over when a broker comes back, besides what the library itself calls retriable.
 _TRANSIENT = (
     *("_TRANSPORT", "_ALL_BROKERS_DOWN", "_TIMED_OUT", "_RESOLVE", "_WAIT_COORD", "_TIMED_OUT_QUEUE", "_IN_PROGRESS"),
     *("LEADER_NOT_AVAILABLE", "NOT_LEADER_FOR_PARTITION", "REQUEST_TIMED_OUT", "BROKER_NOT_AVAILABLE"),
@@ -256,13 +256,13 @@ def _shared(key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
 
 
 def is_transient(error: Any) -> bool:
-    """Tell whether waiting may cure an error: a broker restarts, a leader is being elected."""
+    """Return whether waiting may cure an error: a broker restarts, a leader is being elected."""
     inner, codes = error.args[0], confluent().KafkaError
     return bool(inner.retriable()) or is_missing(error) or inner.code() in {getattr(codes, name) for name in _TRANSIENT}
 
 
 def is_missing(error: Any) -> bool:
-    """Tell whether an error says that a topic, a partition or its leader is not there, or not yet."""
+    """Return whether an error says that a topic, a partition or its leader is not there, or not yet."""
     codes = confluent().KafkaError
     return error.args[0].code() in {getattr(codes, name) for name in _MISSING}
 

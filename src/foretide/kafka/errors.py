@@ -48,7 +48,7 @@ class TopicError(KafkaError, LookupError):
 
 
 class DataLossError(KafkaError, LookupError):
-    """Events that were to be read are gone: aged out, or the topic was made anew."""
+    """Events that were to be read are gone: aged out, or the topic was recreated."""
 
     def __init__(self, who: str, topic: str, partition: int, expected: str, got: str) -> None:
         self.who, self.topic, self.partition, self.expected, self.got = who, topic, partition, expected, got

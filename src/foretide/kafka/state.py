@@ -71,7 +71,7 @@ class ControlState:
         return found
 
     def known(self, stage: str, batch_id: int) -> Commit | None:
-        """Return the commit of a batch, also of one consumed since; None when there is none."""
+        """Return the commit of a batch, also of one consumed since; None if there is none."""
         for part in self.held:
             if (part.commit.stage, part.commit.batch_id) == (stage, batch_id):
                 return part.commit

@@ -55,7 +55,7 @@ class TransactionalWriter:
         cluster.partitions(topic)
 
     def has(self, batch_id: int) -> bool:
-        """Tell whether the batch is in the topic."""
+        """Return whether the batch is in the topic."""
         if self._last is None:
             self._last = self._retry(self._read_last)
         return batch_id <= self._last
@@ -182,7 +182,7 @@ class TransactionalWriter:
         return self._cluster.retry(call, transient=self._is_transient, stop=self._closed)
 
     def _is_transient(self, error: Any) -> bool:
-        """Tell whether waiting may cure an error; raise where the topic is gone or another writer has taken over."""
+        """Return whether waiting may cure an error; raise where the topic is gone or another writer has taken over."""
         inner, codes = error.args[0], confluent().KafkaError
         if is_missing(error):
             self._cluster.partitions(self._topic)

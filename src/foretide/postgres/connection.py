@@ -40,7 +40,7 @@ _STARTING = ("starting up", "shutting down", "recovery mode", "not yet accepting
 
 
 def is_postgres(text: object) -> bool:
-    """Tell whether a text is the address of a PostgreSQL database.
+    """Return whether a text is the address of a PostgreSQL database.
 
     >>> is_postgres("postgresql://localhost/runs"), is_postgres("runs.db")
     (True, False)
@@ -89,7 +89,7 @@ class PostgresAddress:
         Raises
         ------
         ConfigError
-            When it is none.
+            When it is not one.
         """
         expected = "an address such as postgresql://user@host:5432/database"
         if not is_postgres(url):
@@ -113,7 +113,7 @@ class PostgresAddress:
         return self.name
 
     def parameters(self) -> dict[str, Any]:
-        """Return what the driver is to be told beside the address."""
+        """Return the options that the driver gets besides the address."""
         if self.password_env is None:
             return {}
         password = os.environ.get(self.password_env)
@@ -175,7 +175,7 @@ def connect(address: PostgresAddress, connect_s: float = _CONNECT_S) -> Connecti
 
 
 def is_transient(error: Error) -> bool:
-    """Tell whether waiting may cure a fault: a server that restarts, a lock, a deadlock, a disk without room."""
+    """Return whether waiting may cure a fault: a server that restarts, a lock, a deadlock, a disk without room."""
     code = error.sqlstate
     if code is not None:
         return code.startswith(_TRANSIENT_CLASSES) or code in _TRANSIENT

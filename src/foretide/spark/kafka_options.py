@@ -19,7 +19,7 @@ from foretide.traces.replay import EVENT_TIME
 
 __all__ = ["METADATA", "KafkaSinkPlan", "KafkaSourcePlan"]
 
-#: What a source can add to a row beside the value, by the name of the column.
+#: What a source can add to a row besides the value, by the name of the column.
 METADATA: Mapping[str, pa.DataType] = {
     "key": pa.binary(),
     "topic": pa.string(),

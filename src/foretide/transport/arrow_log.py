@@ -31,7 +31,7 @@ class ArrowLog(BaseLog[ArrowPiece]):
     """A durable log of rows in a directory.
 
     Any number of processes may hold one on the same directory; each sees the others' commits at its next call.
-    It can be pickled, and then opens the directory anew.
+    It can be pickled, and then opens the directory again.
 
     Parameters
     ----------

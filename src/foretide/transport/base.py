@@ -89,7 +89,7 @@ class BaseLog(ABC, Generic[P]):
         return Transaction(self, stage, batch_id, committed)
 
     def has_room(self) -> bool:
-        """Tell whether `begin` would accept a new batch now."""
+        """Return whether `begin` would accept a new batch now."""
         return self.used_bytes() < self._max_bytes
 
     def wait_for_room(self, timeout_s: float) -> None:
@@ -190,7 +190,7 @@ class BaseLog(ABC, Generic[P]):
 
     @abstractmethod
     def _known(self, stage: str, batch_id: int) -> Commit | None:
-        """Return the commit of a batch, None when there is none; BatchOrderError when a later one is there."""
+        """Return the commit of a batch, None if there is none; BatchOrderError when a later one is there."""
 
     @abstractmethod
     def _piece(self, info: SegmentInfo, first: int, rows: int) -> P:

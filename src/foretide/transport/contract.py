@@ -203,7 +203,7 @@ class Log(Protocol):
         ...
 
     def has_room(self) -> bool:
-        """Tell whether `begin` would accept a new batch now."""
+        """Return whether `begin` would accept a new batch now."""
         ...
 
     def wait_for_room(self, timeout_s: float) -> None:

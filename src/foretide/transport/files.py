@@ -26,7 +26,7 @@ def read_json(path: Path) -> dict[str, Any]:
     CorruptLogError
         When the file is not what was written.
     FileNotFoundError
-        When there is none.
+        When there is no such file.
     """
     data = path.read_bytes()
     try:

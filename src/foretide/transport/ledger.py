@@ -40,7 +40,7 @@ class Ledger:
         self.layout, self.index, self.edge, self.settings = layout, index, edge, settings
 
     def known(self, stage: str, batch_id: int) -> Commit | None:
-        """Return the commit of a batch, also of one consumed since; None when there is none.
+        """Return the commit of a batch, also of one consumed since; None if there is none.
 
         Raises
         ------

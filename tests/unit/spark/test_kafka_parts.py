@@ -130,7 +130,7 @@ def test_a_new_partition_is_read_from_its_first_message() -> None:
             "expected events from offset 5 on in partition 0.*offsets 8 to 20: older ones were deleted",
             12,
         ),
-        (Offsets(0, 3), "offsets 0 to 3: the topic was made anew or cut off", 3),
+        (Offsets(0, 3), "offsets 0 to 3: the topic was recreated or truncated", 3),
     ],
 )
 def test_lost_events_are_an_error_unless_accepted(held: Offsets, message: str, left: int) -> None:

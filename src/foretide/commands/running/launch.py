@@ -55,7 +55,7 @@ class StopSwitch:
         self._asked = True
 
     def stopping(self) -> bool:
-        """Tell whether someone asked."""
+        """Return whether someone asked."""
         return self._asked
 
     def follow(self, run: TopologyRun) -> None:

@@ -171,7 +171,7 @@ class RunRequest:
 
 
 def is_application(named: str | Path) -> bool:
-    """Tell whether a name on the command line is an application's, not a file's."""
+    """Return whether a name on the command line is an application's, not a file's."""
     return not (Path(named).suffix or Path(named).exists())
 
 

@@ -14,7 +14,7 @@ _SMOOTHING = 0.5
 _LEAST_WORK = 0.5
 # A task costs Spark some 25 ms of CPU: less work than this is better left to another one.
 _TASK_WORTH_S = 0.02
-# What reading and routing a row costs beside the operators.
+# What reading and routing a row costs apart from the operators.
 _ROW_S = 2e-6
 
 
@@ -48,8 +48,8 @@ class Admission:
     def learn(self, rows: int, duration_s: float, work_s: float, slots: int) -> None:
         """Take note of a batch: how long it took, and how much of that operators needed."""
         target_s = self._settings.batch_target_s
-        told = rows and self._slots is not None
-        if told and (rows >= 0.9 * self.limit or duration_s > target_s):
+        informative = rows and self._slots is not None
+        if informative and (rows >= 0.9 * self.limit or duration_s > target_s):
             by_time = rows * target_s / max(duration_s, 1e-3)
             by_work = rows * _LEAST_WORK * target_s / max(work_s, 1e-6)
             wanted = min(max(by_time, by_work), _GROWTH * self._limit)

@@ -91,7 +91,7 @@ class StageEnds:
         return self.dead_letters.segment_writer(self._stage, DEAD_LETTERS)
 
     def committed(self, batch_id: int) -> bool:
-        """Tell whether an earlier attempt has brought the batch to all ends."""
+        """Return whether an earlier attempt has brought the batch to all ends."""
         logs = (self._queued(log, batch_id) for log in self.logs.values())
         ends = [*logs, *(sink.committed(batch_id) for sink in self.sinks.values())]
         return bool(ends) and all(ends)

@@ -53,8 +53,8 @@ class FailureWatch:
             a mended function, it loses nothing and gives nothing twice.
         """
         results = tuple(results)
-        told = [Failure(**plain) for result in results for plain in result["failures"]]
-        found = add_failures({}, [*told, *failures_of(letters)])
+        reported = [Failure(**plain) for result in results for plain in result["failures"]]
+        found = add_failures({}, [*reported, *failures_of(letters)])
         for kind, failure in found.items():
             if kind not in self.failures:
                 FAILURE_LOGGER.warning("%s", failure, extra={"failure": failure})

@@ -23,7 +23,7 @@ from foretide.spark.tasks.program import StageTask
 __all__ = ["JobResult", "StageJob"]
 
 _LOG = logging.getLogger(__name__)
-# As a type: Spark would parse a text anew for every round of every batch.
+# As a type: Spark would parse a text again for every round of every batch.
 _ENVELOPE = spark_schema(ENVELOPE)
 
 

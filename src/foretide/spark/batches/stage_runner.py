@@ -143,7 +143,7 @@ class StageRunner:
             self.query.stop()
 
     def settled(self) -> bool:
-        """Tell whether no batch is under way, and Spark has written down that the last one is done.
+        """Return whether no batch is under way, and Spark has written down that the last one is done.
 
         Before that, a stop would make the batch run again at the next start.
         """

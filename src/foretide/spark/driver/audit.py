@@ -70,7 +70,7 @@ class SinkAudit:
         self._rows_before = 0 if self._sink is None else _last_row(self._sink)
 
     def count(self, running: Audited, done: int, run_id: str) -> Audit | None:
-        """Return what became of the first `done` events of the trace; None where that cannot be told."""
+        """Return what became of the first `done` events of the trace; None if that is unknown."""
         if self._sink is None:
             return None
         ids = self._ids(self._sink, running, run_id)

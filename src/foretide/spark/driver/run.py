@@ -309,7 +309,7 @@ def _directory(path: Path | None, stack: ExitStack) -> Path:
 
 
 def _through(inputs: Mapping[str, InputState]) -> bool:
-    """Tell whether nothing will ever come again, and nothing waits."""
+    """Return whether nothing will ever come again, and nothing waits."""
     return all(state.exhausted if state.is_source else not state.backlog for state in inputs.values())
 
 

@@ -195,7 +195,7 @@ class TraceInput:
         ]
 
     def release(self, position: Position) -> None:
-        """Keep nothing: events are generated anew whenever they are read."""
+        """Keep nothing: events are generated again whenever they are read."""
 
 
 class LogInput:

@@ -1,6 +1,6 @@
 """What goes wrong in the process in which Spark asks a stage for its next batch, as data for the driver.
 
-Spark hands the driver nothing but the text of a stack trace, so the reader leaves its error in a file beside the
+Spark hands the driver nothing but the text of a stack trace, so the reader leaves its error in a file next to the
 limits.
 """
 

@@ -69,7 +69,7 @@ class ForeignFeed:
         return FirstRound(timed(frame).repartition(tasks), entry=self._entry)
 
     def letters(self) -> list[DeadLetter]:
-        """Return nothing: what Spark cannot read is its own affair."""
+        """Return nothing: Spark itself deals with what it cannot read."""
         return []
 
     def finished(self) -> None:

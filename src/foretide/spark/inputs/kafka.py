@@ -107,7 +107,7 @@ class KafkaInput:
         return [[KafkaSlice(self.name, self._plan, self._schema, tuple(run))] for run in split(ranges, count)]
 
     def release(self, position: Position) -> None:
-        """Keep the messages: how long is the topic's affair."""
+        """Keep the messages: the topic's retention decides how long."""
 
     def _until(self, position: Position) -> dict[int, int] | None:
         """Return the offsets at which the source ends; None where it does not."""
@@ -141,7 +141,7 @@ class KafkaInput:
             return offset
         if not self._plan.lossy:
             got = f"offsets {held.first} to {held.end}: "
-            got += "older ones were deleted" if offset < held.first else "the topic was made anew or cut off"
+            got += "older ones were deleted" if offset < held.first else "the topic was recreated or truncated"
             raise DataLossError(self._cluster.who, self._plan.topic, part, f"events from offset {offset} on", got)
         _LOG.warning("%s: partition %d goes on at offset %d, not %d", self._cluster.who, part, held.first, offset)
         return held.first

@@ -1,7 +1,7 @@
 """Limits that change while a query runs.
 
 The reader of a Python data source lives in a process of its own, so the limits reach it through a small JSON file
-that others replace atomically. It is read anew for every batch.
+that others replace atomically. It is read again for every batch.
 """
 
 from __future__ import annotations

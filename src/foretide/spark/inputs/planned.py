@@ -51,7 +51,7 @@ class Planned:
         return {name: position["next"] - self.start[name]["next"] for name, position in self.taken.items()}
 
     def follows(self, last: Planned | None) -> bool:
-        """Tell whether this is a batch, and one that begins where the `last` one ended."""
+        """Return whether this is a batch, and one that begins where the `last` one ended."""
         if self.end is None or last is None:
             return self.end is not None
         return self.id != last.id and all(

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LAST_BATCH", "RowCut", "StageDataSource", "StageFeed", "StageStreamReader", "read_unread"]
 
-#: Under this name Spark's progress has what the last batch did, beside the inputs; no input can be called so.
+#: Under this name Spark's progress has what the last batch did, next to the inputs; no input can have this name.
 LAST_BATCH = "last batch"
 
 
@@ -151,7 +151,7 @@ class StageStreamReader(DataSourceStreamReader):
         self._parts: list[RowPart] = []
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what tasks need to read: they get their part of the batch beside it."""
+        """Return what tasks need to read: each gets its part of the batch separately."""
         return {"_schema": self._schema, "fault_path": self.fault_path}
 
     @leaves_fault
@@ -171,7 +171,7 @@ class StageStreamReader(DataSourceStreamReader):
         self._last = start
         now_us = self._now_us()
         ready = self._ready(start, now_us)
-        self._let_go({name: start[name] for name, rows in ready.items() if not rows})
+        self._release_idle({name: start[name] for name, rows in ready.items() if not rows})
         total = sum(ready.values())
         if not total:
             return start
@@ -247,11 +247,11 @@ class StageStreamReader(DataSourceStreamReader):
         try:
             dealt = deal(self._inputs, end, parts)
         except OffsetError as error:
-            # A batch that Spark has forgotten to be done may have let go of its rows; the driver will know it again.
+            # A batch that Spark has forgotten to be done may have released its rows; the driver will know it again.
             dealt = [[_Gone(error.edge, error.expected, error.got, error.remedy)]]
         return [RowPart(slices, unread / f"{number}.json") for number, slices in enumerate(dealt) if slices]
 
-    def _let_go(self, idle: Mapping[str, Position]) -> None:
+    def _release_idle(self, idle: Mapping[str, Position]) -> None:
         """Let inputs without new rows drop all that was read.
 
         Spark asks for the next batch only after it has written down that the last one is done, but tells us so only

@@ -32,7 +32,7 @@ def session_settings(preload: Sequence[str] = ()) -> dict[str, str]:
         "spark.scheduler.mode": "FAIR",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
-        # A batch is planned anew each second or so; adaptive execution would cost more than it finds.
+        # Each batch is planned afresh, about once a second; adaptive execution would cost more than it finds.
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.streaming.stateStore.providerClass": (
             "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"

@@ -28,7 +28,7 @@ def probe_spark() -> tuple[float, str]:
     with quiet_start():
         spark = create_session("local[1]", "foretide-doctor")
     try:
-        told = spark.sparkContext.parallelize([0], 1).map(lambda _: sys.version.split()[0]).collect()
+        versions = spark.sparkContext.parallelize([0], 1).map(lambda _: sys.version.split()[0]).collect()
     finally:
         spark.stop()
-    return time.monotonic() - began, str(told[0])
+    return time.monotonic() - began, str(versions[0])

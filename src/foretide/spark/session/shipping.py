@@ -1,4 +1,4 @@
-"""Sending a user's code to workers: the modules that lie beside a topology file.
+"""Sending a user's code to workers: the modules in the folder of a topology file.
 
 What a Python file itself defines travels with the program, by value. What it imports from its own folder, workers on
 other machines cannot import, nor can they the functions that a TOML or YAML file names: those modules are added to the
@@ -45,7 +45,7 @@ def modules_beside(file: Path, named: Iterable[str] = ()) -> tuple[Path, ...]:
 
 
 def ship_modules(spark: SparkSession, file: Path, topology: Topology) -> tuple[Path, ...]:
-    """Let the workers of `spark` import what lies beside a topology file; return what was sent."""
+    """Let the workers of `spark` import what is in the folder of a topology file; return what was sent."""
     functions = (operator.function for operator in topology.operators)
     named = [function.partition(":")[0] for function in functions if isinstance(function, str)]
     paths = modules_beside(file, named)

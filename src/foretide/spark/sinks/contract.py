@@ -1,7 +1,7 @@
 """Where results leave a topology. A batch that is replayed leaves each sink as if it had run once.
 
 Some sinks are written by tasks, where the rows are (Parquet); others on the driver, where their one writer lives
-(SQLite, PostgreSQL, Kafka, a user's function, memory). Both are told the batch id, by which they recognise a repeat.
+(SQLite, PostgreSQL, Kafka, a user's function, memory). Both get the batch id, by which they recognise a repeat.
 Ids count from 0 in each workspace, so sinks that outlast one also keep its run id: a fresh start adds to what is there.
 """
 
@@ -50,7 +50,7 @@ class BatchSink(Protocol):
         ...
 
     def committed(self, batch_id: int) -> bool:
-        """Tell whether a batch is in the sink for good, so that it need not run again for it."""
+        """Return whether a batch is in the sink for good, so that it need not run again for it."""
         ...
 
     def task_writer(self, batch_id: int) -> EdgeWriter | None:
@@ -73,7 +73,7 @@ class ClosableSink(Protocol):
 
 @runtime_checkable
 class EncodingSink(Protocol):
-    """A sink whose rows are made ready for it in the tasks, before they come to the driver."""
+    """A sink whose rows are encoded in the tasks, before they come to the driver."""
 
     @property
     def encoder(self) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
@@ -114,7 +114,7 @@ class MemorySink:
         self._batches: dict[int, pa.Table] = {}
 
     def committed(self, batch_id: int) -> bool:
-        """Tell whether the batch is there."""
+        """Return whether the batch is there."""
         return batch_id in self._batches
 
     def task_writer(self, batch_id: int) -> EdgeWriter | None:
@@ -170,7 +170,7 @@ class ParquetSink:
         self._path, self._compression, self._run = Path(path).absolute(), compression, run
 
     def committed(self, batch_id: int) -> bool:
-        """Tell whether the batch's directory is in place."""
+        """Return whether the batch's directory is in place."""
         return self._place(batch_id).exists()
 
     def task_writer(self, batch_id: int) -> EdgeWriter:
@@ -247,7 +247,7 @@ class SqliteSink:
             )
 
     def committed(self, batch_id: int) -> bool:
-        """Tell whether the batch was inserted."""
+        """Return whether the batch was inserted."""
         with closing(self._connect()) as database:
             return self._known(database, batch_id)
 

@@ -75,7 +75,7 @@ class KafkaSink:
         return MessageEncoder(self._sink, self._plan)
 
     def committed(self, batch_id: int) -> bool:
-        """Tell whether the batch is in the topic."""
+        """Return whether the batch is in the topic."""
         return self._writer.has(batch_id)
 
     def task_writer(self, batch_id: int) -> EdgeWriter | None:

@@ -114,7 +114,7 @@ class PostgresSink:
         return cls(sink, validated(PostgresSinkSettings, options, f"sink {sink!r}"), run)
 
     def committed(self, batch_id: int) -> bool:
-        """Tell whether the batch is in the table; asked of the server once, since nobody else writes for this run."""
+        """Return whether the batch is in the table; asked of the server once, since nobody else writes for this run."""
         with self._lock:
             last = self._persist(self._ask) if self._last is None else self._last
             self._last = last

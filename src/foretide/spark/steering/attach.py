@@ -223,7 +223,7 @@ def attach(
     Returns
     -------
     Attachment
-        Running; ``stop()`` lets go, and so does the end of a ``with`` block.
+        Running; ``stop()`` ends it, and so does the end of a ``with`` block.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Executors of a Spark application: asked for, let go gracefully, and counted; planned, requested, observed apart.
+"""Executors of a Spark application: requested, released gracefully, and counted; planned, requested, observed apart.
 
 Reaches the scheduler of a classic session through its Java gateway. The calls are those that Spark's own dynamic
 allocation makes, so they work wherever that does: ``local-cluster``, standalone, YARN, Kubernetes.
@@ -213,7 +213,7 @@ class ExecutorManager:
             if self._planned >= self._requested:
                 self._enough_since = None
                 self._grow()
-            elif self._patient():
+            elif self._surplus_has_lasted():
                 self._shrink()
             return self.counts()
 
@@ -230,7 +230,7 @@ class ExecutorManager:
         return tuple(id for id in ids if id not in leaving)
 
     def _grow(self) -> None:
-        # Asked for anew while some are missing: a lost executor is replaced, a request that was not heard repeated.
+        # Requested again while some are missing, which replaces a lost executor and repeats a request that was dropped.
         if self._planned == self._requested and len(self._seen()) >= self._planned:
             return
         self._ask(self._planned)
@@ -246,8 +246,8 @@ class ExecutorManager:
             )
         self._requested = executors
 
-    def _patient(self) -> bool:
-        """Tell whether fewer executors have been enough for long enough."""
+    def _surplus_has_lasted(self) -> bool:
+        """Return whether fewer executors have been enough for long enough."""
         now_s = self._ticks()
         self._enough_since = now_s if self._enough_since is None else self._enough_since
         return now_s - self._enough_since >= self.settings.release_after_s

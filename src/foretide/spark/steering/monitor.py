@@ -67,7 +67,7 @@ class Observed(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """One measurement, and what only Spark's side knows beside it.
+    """One measurement, and what only the data plane on Spark knows.
 
     Parameters
     ----------

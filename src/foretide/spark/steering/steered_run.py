@@ -39,7 +39,7 @@ class SteeredRun:
     score : RunScore, optional
         The metrics of SPEC P8; None where the run was too short to measure.
     audit : Audit, optional
-        Events lost and duplicated; None where that cannot be told.
+        Events lost and duplicated; None if that is unknown.
     samples, decisions, events : sequences
         What was measured, decided and reported; of a long run, older samples are joined to stretches, and of decisions
         and events the latest are kept.

@@ -65,7 +65,7 @@ class OperatorRunner:
         self.reset()
 
     def reset(self) -> None:
-        """Start counting anew, for a new task."""
+        """Reset the counts for a new task."""
         self.rows_in = self.rows_out = self.failed = 0
         self.busy_s = self.failing_s = self._last_s = 0.0
         self.letters: list[DeadLetter] = []
@@ -290,7 +290,7 @@ def _keep_event_time(batch: pa.RecordBatch, outputs: Outputs) -> None:
 
 
 def _keep_types(batch: pa.RecordBatch, outputs: Outputs) -> None:
-    """Give a column without any value the type that it has in `batch`: nothing else tells what it is."""
+    """Give a column without any value the type that it has in `batch`: there is nothing else to infer it from."""
     for parts in outputs.values():
         for place, part in enumerate(parts):
             untyped = [number for number, type in enumerate(part.schema.types) if type == _NULL]

@@ -1,6 +1,6 @@
 """Metric history as DataFrames: read from Parquet or CSV, cleaned, put into bins, gaps filled.
 
-Each step takes a DataFrame and returns one; `prepare` puts them together. Rows are told apart by their series.
+Each step takes a DataFrame and returns one; `prepare` puts them together. Rows belong to the series that they name.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _MOST_BINS = 5_000_000
 # No instant is so many seconds away: whole numbers beyond it are nanoseconds.
 _NANOSECONDS = 1e16
 _BACKWARDS = "time going backwards"
-_ORDER = ("missing", "time that is none", "not a number", "negative", "duplicate time", _BACKWARDS)
+_ORDER = ("missing", "not a time", "not a number", "negative", "duplicate time", _BACKWARDS)
 
 
 class HistorySpec(Settings):

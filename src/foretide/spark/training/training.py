@@ -80,7 +80,7 @@ class TrainingJob:
         Raises
         ------
         ConfigError
-            When there is none, one is unknown, a setting is wrong, or an extra must be installed first.
+            When no model is given, one is unknown, a setting is wrong, or an extra must be installed first.
         """
         if not self.models:
             raise ConfigError("models", expected="at least one forecaster", got="none")

@@ -68,7 +68,7 @@ class ExecutorBypass:
         if worker not in working:
             raise ActuatorError(f"executor {worker}: expected one of {', '.join(working)}; it is gone already")
         if len(working) < 2:
-            raise ActuatorError(f"executor {worker}: expected others beside it, got none; it stays")
+            raise ActuatorError(f"executor {worker}: expected other executors to take over, got none; it stays")
         self._wanted = len(working) - (self._replacement != "at once")
         try:
             going = self._scheduler.decommission([worker])

@@ -82,7 +82,7 @@ class HealthWatch(Background):
     predictor : HealthPredictor, optional
         Models, for policies that need them.
     trainer : HealthTrainer, optional
-        Trains models anew.
+        Retrains models.
     running_tasks : RunningTasks, optional
         Tells of workers whose tasks stall at this moment.
     recorder : FeatureRecorder, optional
