@@ -101,21 +101,34 @@ class Options:
     results: Path = RESULTS
     document: Path = DOCUMENT
     started_s: float = field(default_factory=time.monotonic)
+    smoke: bool = False
+
+    def size(self, full: T, quick: T, smoke: T) -> T:
+        """Return what fits the length of the run."""
+        return smoke if self.smoke else quick if self.quick else full
+
+    @property
+    def warm_up(self) -> int:
+        """Rounds that do not count."""
+        return 0 if self.smoke else 1
 
 
 def parse_options(description: str | None, repeats: int = 5, quick_repeats: int = 1) -> Options:
-    """Read the command line: ``--quick``, ``--repeats``, and where results go."""
+    """Read the command line: ``--quick``, ``--smoke``, ``--repeats``, and where results go."""
     parser = argparse.ArgumentParser(description=(description or "").splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="a short run that shows that it works; kept in out/")
+    parser.add_argument("--smoke", action="store_true", help="the shortest run there is, as in the tests; kept in out/")
     parser.add_argument("--repeats", type=int, help=f"turns of each alternative ({repeats}; quick: {quick_repeats})")
     parser.add_argument("--results", type=Path, help="the folder of the JSON file")
     parser.add_argument("--markdown", type=Path, help="the file with the section")
     given = parser.parse_args()
+    quick = given.quick or given.smoke
     return Options(
-        given.quick,
-        given.repeats or (quick_repeats if given.quick else repeats),
-        given.results or (QUICK if given.quick else RESULTS),
-        given.markdown or (QUICK / "benchmarks.md" if given.quick else DOCUMENT),
+        quick,
+        given.repeats or (1 if given.smoke else quick_repeats if quick else repeats),
+        given.results or (QUICK if quick else RESULTS),
+        given.markdown or (QUICK / "benchmarks.md" if quick else DOCUMENT),
+        smoke=given.smoke,
     )
 
 

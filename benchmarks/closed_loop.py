@@ -49,6 +49,7 @@ def main() -> None:
     """Run all policies on all traces, then measure what steering costs."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="a minute of one trace, to show that it works")
+    parser.add_argument("--smoke", action="store_true", help="two seconds of one policy, as in the tests")
     parser.add_argument("--policies", default=",".join(POLICIES))
     parser.add_argument("--parts", default=",".join(PARTS), help=f"of {', '.join(PARTS)}")
     parser.add_argument("--td", type=float, default=TD_S)
@@ -56,18 +57,24 @@ def main() -> None:
     parser.add_argument("--results", type=Path)
     parser.add_argument("--markdown", type=Path)
     given = parser.parse_args()
+    quick = given.quick or given.smoke
     options = Options(
-        given.quick,
-        1 if given.quick else given.repeats,
-        given.results or (QUICK if given.quick else RESULTS),
-        given.markdown or (QUICK / "benchmarks.md" if given.quick else DOCUMENT),
+        quick,
+        1 if quick else given.repeats,
+        given.results or (QUICK if quick else RESULTS),
+        given.markdown or (QUICK / "benchmarks.md" if quick else DOCUMENT),
+        smoke=given.smoke,
     )
     results = kept_results(options)
     for part in given.parts.split(",")[: 1 if given.quick else None]:
+        if given.smoke and part not in (PARTS[0], COST):
+            continue
         if part == COST:
             results["events_per_s"] = cost(options)
         else:
-            rows = compare(given.policies.split(","), part, given.td, speed=20.0 if given.quick else 10.0)
+            policies = given.policies.split(",")[: 1 if given.smoke else None]
+            seconds = 2.0 if given.smoke else None
+            rows = compare(policies, part, given.td, speed=20.0 if quick else 10.0, seconds=seconds)
             results["rows"] = [row for row in results["rows"] if row["trace"] != part] + rows
     write(results, options)
 
@@ -79,16 +86,19 @@ def kept_results(options: Options) -> dict[str, Any]:
     return {"rows": known.get("rows", []), "events_per_s": known.get("events_per_s")}
 
 
-def compare(policies: Sequence[str], trace: str, td_s: float, speed: float) -> list[dict[str, Any]]:
-    """Return a row of metrics for every policy on a trace."""
+def compare(
+    policies: Sequence[str], trace: str, td_s: float, speed: float, seconds: float | None = None
+) -> list[dict[str, Any]]:
+    """Return a row of metrics for every policy on a trace, or on its first `seconds`, then without a warm-up."""
     app = find_app(APP)
     spark = create_session(default_master(app.build()), "closed-loop", preload=["foretide.apps.twitter_classification"])
     rows: list[dict[str, Any]] = []
     try:
         # The first run would pay for a cold Spark.
-        run_one(spark, trace, policies[0], td_s, speed, seconds=10.0)
+        if seconds is None:
+            run_one(spark, trace, policies[0], td_s, speed, seconds=10.0)
         for policy in policies:
-            row = run_one(spark, trace, policy, td_s, speed)
+            row = run_one(spark, trace, policy, td_s, speed, seconds)
             rows.append(row)
             figures = "  ".join(f"{name} {shown(row[name])}" for name in COLUMNS[1:])
             progress(f"  {trace:<24} {policy:<14} {figures}")
@@ -158,7 +168,7 @@ def lag_rule(by_policy: Mapping[str, Mapping[str, Any]]) -> str:
 
 def cost(options: Options) -> dict[str, list[float]]:
     """Return the throughput of a busy topology with control, statistics and features, and without, turn by turn."""
-    rows, batches = (40_000, 3) if options.quick else (200_000, 8)
+    rows, batches = options.size((200_000, 8), quick=(40_000, 3), smoke=(1_000, 1))
     spark = open_session()
     try:
         with scratch() as path:
@@ -170,6 +180,7 @@ def cost(options: Options) -> dict[str, list[float]]:
             return alternate(
                 {"with": lambda: rate(True), "without": lambda: rate(False)},
                 options.repeats,
+                warm_up=options.warm_up,
                 show=lambda value: f"{value:,.0f} events/s",
             )
     finally:

@@ -95,11 +95,13 @@ def main() -> None:
     parser.add_argument("--skip", action="append", choices=NAMES, default=[], help="leave this one out")
     parser.add_argument("--quick", action="store_true", help="short runs, kept in out/")
     parser.add_argument("--no-run", action="store_true", help="only put the table together")
+    parser.add_argument("--results", type=Path, help="the folder of the results")
+    parser.add_argument("--markdown", type=Path, help="the file with the section")
     options = parser.parse_args()
     names = [] if options.no_run else [name for name in options.only or NAMES if name not in options.skip]
     failed = [name for name in names if not run(name, options.quick)]
     results, document = (QUICK, QUICK / "benchmarks.md") if options.quick else (RESULTS, DOCUMENT)
-    print(assemble(results, document))
+    print(assemble(options.results or results, options.markdown or document))
     if failed:
         sys.exit(f"failed: {', '.join(failed)}")
 

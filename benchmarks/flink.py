@@ -20,7 +20,7 @@ SKIPPED = 2
 
 def main() -> None:
     options = parse_options(__doc__)
-    python = find_python()
+    python = None if options.smoke else find_python()
     if python is None:
         progress(MISSING)
         report("flink", "PyFlink", [Measured(WHAT, AGAINST, "at least", TARGET, None, MISSING)], {}, options)

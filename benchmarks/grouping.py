@@ -125,8 +125,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--json", type=Path, help="write the figures and their setup to this file")
     parser.add_argument("--markdown", type=Path, help="write the table to this file")
+    parser.add_argument("--smoke", action="store_true", help="the shortest run there is, as in the tests")
     options = parser.parse_args()
-    setup = Setup()
+    setup = Setup(tuples=20_000, repeats=1) if options.smoke else Setup()
     lines = list(figures(setup))
     print(as_markdown(lines, setup), end="")
     if options.json:

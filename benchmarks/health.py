@@ -38,22 +38,33 @@ RECORDING: Mapping[str, Mapping[str, Any]] = {
     "continuous-queries": {"rate_scale": 0.2, "speed": 1.0, "scan_ms": 0.5},
 }
 TRIGGER_S = 2.0
+SMOKE_S = 300.0
 
 
 def main() -> None:
     """Evaluate every run, and write who predicts better."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="recorded runs only, networks hardly trained; in out/")
+    parser.add_argument("--smoke", action="store_true", help="one recorded run, networks not trained; as in the tests")
+    parser.add_argument("--results", type=Path, help="the folder of the JSON file")
+    parser.add_argument("--markdown", type=Path, help="the file with the section")
     parser.add_argument("--seeds", type=int, default=1, help="modelled hours of each application")
     parser.add_argument("--record", type=float, metavar="SECONDS", help="record both applications on Spark first")
     given = parser.parse_args()
     if given.record is not None:
         record(given.record)
-    results, document = (QUICK, QUICK / "benchmarks.md") if given.quick else (RESULTS, DOCUMENT)
-    options = Options(given.quick, 1 if given.quick else REPEATS, results, document)
-    network = IdrnnSettings(epochs=40, seeds=2) if given.quick else IdrnnSettings()
+    quick = given.quick or given.smoke
+    results, document = (QUICK, QUICK / "benchmarks.md") if quick else (RESULTS, DOCUMENT)
+    options = Options(
+        quick, 1 if quick else REPEATS, given.results or results, given.markdown or document, smoke=given.smoke
+    )
+    tiny = IdrnnSettings(epochs=1, seeds=1, window=4, inputs=4, interference_units=2, worker_units=2)
+    network = options.size(IdrnnSettings(), quick=IdrnnSettings(epochs=40, seeds=2), smoke=tiny)
     scores: dict[str, list[list[Score]]] = {}
-    runs = [run for app in MACHINES for run in tables(app, 0 if given.quick else given.seeds)]
+    runs = [run for app in MACHINES for run in tables(app, 0 if quick else given.seeds)]
+    if given.smoke:
+        name, table = runs[0]
+        runs = [(name, table.part(table.at_s[0], table.at_s[0] + SMOKE_S))]
     for name, table in runs:
         scores[name] = evaluate_often(table, network, options.repeats)
         progress(f"  {name:<36} {shown(scores[name])}")

@@ -148,25 +148,31 @@ def main() -> None:
     own.add_argument("--jars", type=Path, help="a folder with the connector's jars, instead of fetching them")
     given, sys.argv[1:] = own.parse_known_args()
     options = parse_options(__doc__)
-    rows, batches = (20_000, 4) if options.quick else (100_000, 10)
+    rows, batches = options.size((100_000, 10), quick=(20_000, 4), smoke=(200, 1))
     total = rows * (SKIPPED + batches)
     progress(f"Kafka: {total:,} events in batches of {rows:,}, {PARTITIONS} partitions, {SLOTS} slots")
     package = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{given.connector}"
-    jars = ",".join(map(str, given.jars.glob("*.jar"))) if given.jars else connector([package])
+    # The shortest run does without plain PySpark, whose connector would have to be fetched.
+    fetched = "" if options.smoke else connector([package])
+    jars = ",".join(map(str, given.jars.glob("*.jar"))) if given.jars else fetched
     with scratch() as path, Broker(path / "broker", port=0, heap_mb=768) as broker:
         source = "orders"
         fill(broker.servers, source, total)
-        spark = open_session(f"local[{SLOTS}]", {"spark.jars": jars})
+        spark = open_session(f"local[{SLOTS}]", {"spark.jars": jars} if jars else {})
+        alternatives = measure(spark, broker.servers, source, rows, total)
+        if not jars:
+            del alternatives["plain PySpark"]
         found = alternate(
-            measure(spark, broker.servers, source, rows, total),
+            alternatives,
             options.repeats,
+            warm_up=options.warm_up,
             show=lambda rate: f"{rate:,.0f} events/s",
         )
         spark.stop()
-    ratio = between(found["Foretide"], found["plain PySpark"])
+    ratio = between(found["Foretide"], found["plain PySpark"]) if jars else None
     against = "plain PySpark from the same topic to the same kind of sink (at least once)"
-    names = sorted(Path(jar).name for jar in jars.split(","))
-    note = f"Spark's connector: {', '.join(names)}."
+    names = sorted(Path(jar).name for jar in jars.split(",") if jar)
+    note = f"Spark's connector: {', '.join(names) or 'none'}."
     lines = [Measured("throughput from Kafka to Kafka, exactly once", against, "at least", 0.85, ratio, note)]
     details = {
         "connector": names,

@@ -51,7 +51,7 @@ def measure(spark: SparkSession, trace: str, seconds: float) -> dict[str, Callab
 
 def main() -> None:
     options = parse_options(__doc__, repeats=7)
-    seconds = 5.0 if options.quick else 15.0
+    seconds = options.size(15.0, quick=5.0, smoke=0.5)
     progress(f"latency: {RATE:,} events/s for {seconds:.0f} s a turn, {SLOTS} slots")
     spark = open_session()
     with scratch() as path:
@@ -59,6 +59,7 @@ def main() -> None:
         found = alternate(
             measure(spark, trace, seconds),
             options.repeats,
+            warm_up=options.warm_up,
             show=lambda part: ", ".join(f"{name} {1e3 * value:.0f} ms" for name, value in part.items()),
         )
     spark.stop()

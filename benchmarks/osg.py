@@ -62,16 +62,20 @@ def topology(trace: str, function: Callable[[dict[str, Any]], dict[str, Any]], g
 
 
 def measure(
-    spark: SparkSession, trace: str, function: Callable[[dict[str, Any]], dict[str, Any]], batches: int
+    spark: SparkSession,
+    trace: str,
+    function: Callable[[dict[str, Any]], dict[str, Any]],
+    batches: int,
+    learning: int = LEARNING,
 ) -> dict[str, Callable[[], float]]:
     def batch_s(grouping: GroupingSpec) -> float:
         found = run_topology(
             topology(trace, function, grouping),
             spark,
             fixed_batches(REPLICAS * PER_REPLICA),
-            until=lambda _, found: len(found.rows) >= LEARNING + batches,
+            until=lambda _, found: len(found.rows) >= learning + batches,
         )
-        return float(found.gaps_s()[LEARNING - 1 :].mean())
+        return float(found.gaps_s()[learning - 1 :].mean())
 
     return {
         "OSG": lambda: batch_s(GroupingSpec("osg", ("value",))),
@@ -81,14 +85,14 @@ def measure(
 
 def main() -> None:
     options = parse_options(__doc__, repeats=5)
-    batches = 10 if options.quick else 40
+    batches, learning = options.size((40, LEARNING), quick=(10, LEARNING), smoke=(1, 1))
     progress(f"OSG: {REPLICAS} replicas, {PER_REPLICA} events for each a batch, {batches} batches a turn")
     spark = open_session("local[8]")
     with scratch() as path:
         trace = constant_trace(path, 10_000, 600)
         found = {
             name: alternate(
-                measure(spark, trace, function, batches),
+                measure(spark, trace, function, batches, learning),
                 options.repeats,
                 warm_up=0 if options.quick else 1,
                 show=lambda value: f"{1e3 * value:.0f} ms a batch",

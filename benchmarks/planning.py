@@ -67,6 +67,7 @@ class Setup:
 
 
 QUICK = Setup(operators=(10, 100, 1_000), repeats=7, warm_up=2, curves=100)
+SMOKE = Setup(operators=(5, 10, 20), repeats=1, warm_up=1, curves=20)
 
 
 @dataclass(frozen=True)
@@ -363,8 +364,9 @@ def main() -> int:
     parser.add_argument("--json", type=Path, help="write the figures, their setup and the machine to this file")
     parser.add_argument("--markdown", type=Path, help="write the section `planning` of this Markdown file")
     parser.add_argument("--quick", action="store_true", help="fewer repeats and smaller topologies, to try it out")
+    parser.add_argument("--smoke", action="store_true", help="the shortest run there is, as in the tests")
     options = parser.parse_args()
-    results = measure(QUICK if options.quick else Setup())
+    results = measure(SMOKE if options.smoke else QUICK if options.quick else Setup())
     text = as_markdown(results)
     print(text, end="")
     if options.json:

@@ -191,13 +191,15 @@ def latency(spark: SparkSession, trace: str, seconds: float) -> dict[str, Callab
 
 def main() -> None:
     options = parse_options(__doc__, repeats=5)
-    total, rows, seconds = (60_000, 20_000, 5.0) if options.quick else (1_000_000, 50_000, 20.0)
+    full = (1_000_000, 50_000, 20.0)
+    total, rows, seconds = options.size(full, quick=(60_000, 20_000, 5.0), smoke=(2_000, 1_000, 0.5))
     progress(f"queued edges: {total:,} events in batches of {rows:,}, then {RATE:,} events/s for {seconds:.0f} s")
     spark = open_session()
     with scratch() as path:
         rates = alternate(
             throughput(spark, constant_trace(path, total / 10, 10), total, rows),
             options.repeats,
+            warm_up=options.warm_up,
             show=lambda rate: f"{rate:,.0f} events/s",
         )
         waits = alternate(

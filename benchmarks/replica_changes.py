@@ -65,13 +65,17 @@ def measure(spark: SparkSession, trace: str, rows: int, batches: int) -> dict[st
 def main() -> None:
     options = parse_options(__doc__, repeats=7)
     # Whole cycles, so that the mean number of tasks is the same on both sides.
-    rows, batches = (20_000, 2 * len(CYCLE)) if options.quick else (100_000, 4 * len(CYCLE))
+    rows, cycles = options.size((100_000, 4), quick=(20_000, 2), smoke=(1_000, 1))
+    batches = cycles * len(CYCLE)
     progress(f"replica changes: slots {CYCLE} against {MEAN}, {rows:,} rows a batch, {batches} batches a turn")
     spark = open_session("local[8]")
     with scratch() as path:
         trace = constant_trace(path, 200_000, 600)
         found = alternate(
-            measure(spark, trace, rows, batches), options.repeats, show=lambda value: f"{1e3 * value:.0f} ms a batch"
+            measure(spark, trace, rows, batches),
+            options.repeats,
+            warm_up=options.warm_up,
+            show=lambda value: f"{1e3 * value:.0f} ms a batch",
         )
     spark.stop()
     ratio = between(found["changing"], found["constant"])

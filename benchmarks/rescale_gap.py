@@ -40,13 +40,15 @@ def silences(ended_s: NDArray[np.float64], changes_s: list[float], span_s: float
     return found
 
 
-def ours(spark: SparkSession, trace: str, changes: int, every_s: float) -> list[tuple[float, float]]:
+def ours(
+    spark: SparkSession, trace: str, changes: int, every_s: float, warm_s: float = WARM_S
+) -> list[tuple[float, float]]:
     started_at_s = time.time()
     changes_s: list[float] = []
 
     def until(running: RunningTopology, found: Batches) -> bool:
         now_s = time.time()
-        due_s = started_at_s + WARM_S + every_s * (len(changes_s) + 1)
+        due_s = started_at_s + warm_s + every_s * (len(changes_s) + 1)
         if now_s >= due_s and len(changes_s) < changes:
             running.change_replicas({"topic": CYCLE[len(changes_s) % len(CYCLE)] - 3})
             changes_s.append(now_s)
@@ -76,15 +78,15 @@ def shown(name: str, found: list[tuple[float, float]]) -> None:
 
 def main() -> None:
     options = parse_options(__doc__, repeats=3)
-    changes, every_s = (2, 4.0) if options.quick else (8, 6.0)
-    python = find_python()
+    changes, every_s, warm_s = options.size((8, 6.0, WARM_S), quick=(2, 4.0, WARM_S), smoke=(1, 2.0, 2.0))
+    python = None if options.smoke else find_python()
     progress(f"rescale gap: {changes} changes a turn, one every {every_s:.0f} s, at {RATE:,} events/s")
     found: dict[str, list[tuple[float, float]]] = {"Foretide": [], "PyFlink": []}
     with scratch() as path:
         trace = constant_trace(path, RATE, 3600)
         for turn in range(options.repeats):
             spark = open_session("local[8]")
-            found["Foretide"] += ours(spark, trace, changes, every_s)
+            found["Foretide"] += ours(spark, trace, changes, every_s, warm_s)
             spark.stop()
             shown(f"{turn + 1}/{options.repeats} Foretide", found["Foretide"][-changes:])
             if python is not None:
@@ -94,7 +96,8 @@ def main() -> None:
 
 
 def lines(found: dict[str, list[tuple[float, float]]]) -> list[Measured]:
-    mine = Ratio(tuple(around / before for around, before in found["Foretide"]))
+    pairs = tuple(around / before for around, before in found["Foretide"])
+    mine = Ratio(pairs) if pairs else None
     what = "longest silence at the sink after a change of replicas"
     # A batch now and then is longer than its neighbours; a tenth is well within that.
     against_itself = Measured(what, "the same span before the change", "at most", 1.1, mine)

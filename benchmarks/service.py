@@ -49,7 +49,7 @@ BODY_WITH_QUANTILES = json.dumps({"samples": SAMPLES, "horizon": 30, "quantiles"
 
 def main() -> None:
     options = parse_options(__doc__, repeats=5, quick_repeats=1)
-    stretch_s, turn_s, follow_s = (3.0, 1.0, 5) if options.quick else (6.0, 4.0, 40)
+    stretch_s, turn_s, follow_s = options.size((6.0, 4.0, 40), quick=(3.0, 1.0, 5), smoke=(0.3, 0.1, 3))
     with tempfile.TemporaryDirectory() as folder:
         store = str(Path(folder) / "runs.db")
         with server("service", store) as service, server("echo", store) as echo:
@@ -68,6 +68,7 @@ def main() -> None:
                     ),
                 },
                 options.repeats,
+                warm_up=options.warm_up,
                 show=lambda rate: f"{rate:,.0f}/s",
             )
             live = follow(service, store, follow_s)

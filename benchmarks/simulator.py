@@ -254,13 +254,17 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="write the figures to this file")
     parser.add_argument("--markdown", type=Path, help="write the section of this Markdown file")
     parser.add_argument("--quick", action="store_true", help="a tenth of the trace, once")
+    parser.add_argument(
+        "--smoke", action="store_true", help="a thousandth of the trace, and no memory; as in the tests"
+    )
     parser.add_argument("--memory", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.memory:
         print_peak(options.memory)
         return
-    lines = list(figures(repeats=1 if options.quick else 3, scale=0.1 if options.quick else 1.0))
-    memory = {f"{1_200 * times:,} s": peak_mib(times) for times in (1, 10)}
+    repeats, scale = (1, 0.001) if options.smoke else (1, 0.1) if options.quick else (3, 1.0)
+    lines = list(figures(repeats, scale))
+    memory = {} if options.smoke else {f"{1_200 * times:,} s": peak_mib(times) for times in (1, 10)}
     facts = machine_facts("numba")
     batches = list(batch_figures())
     about = "Micro-batches beside all runs recorded on Spark, on a busy machine; only the first run was calibrated on:"

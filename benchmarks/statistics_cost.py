@@ -11,7 +11,7 @@ SKIPPED = 2
 
 def main() -> None:
     options = parse_options(__doc__, repeats=9)
-    rows, batches = (40_000, 3) if options.quick else (200_000, 8)
+    rows, batches = options.size((200_000, 8), quick=(40_000, 3), smoke=(1_000, 1))
     progress(f"statistics: {rows:,} rows a batch, {batches} batches a turn")
     spark = open_session()
     with scratch() as path:
@@ -25,6 +25,7 @@ def main() -> None:
         found = alternate(
             {"on": lambda: rate(True), "off": lambda: rate(False)},
             options.repeats,
+            warm_up=options.warm_up,
             show=lambda value: f"{value:,.0f} events/s",
         )
     spark.stop()

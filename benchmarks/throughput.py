@@ -43,13 +43,16 @@ def measure(spark: SparkSession, trace: str, rows: int, batches: int) -> dict[st
 
 def main() -> None:
     options = parse_options(__doc__)
-    rows, batches = (40_000, 3) if options.quick else (200_000, 8)
+    rows, batches = options.size((200_000, 8), quick=(40_000, 3), smoke=(1_000, 1))
     progress(f"throughput: {rows:,} rows a batch, {SLOTS} slots")
     spark = open_session()
     with scratch() as path:
         trace = constant_trace(path, 200_000, 600)
         found = alternate(
-            measure(spark, trace, rows, batches), options.repeats, show=lambda rate: f"{rate:,.0f} events/s"
+            measure(spark, trace, rows, batches),
+            options.repeats,
+            warm_up=options.warm_up,
+            show=lambda rate: f"{rate:,.0f} events/s",
         )
     spark.stop()
     chained = between(found["Foretide, chained"], found["by hand, one function"])

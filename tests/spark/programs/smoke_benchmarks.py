@@ -1,0 +1,72 @@
+"""Runs benchmarks one after another in one process, as short as they go; its arguments are a folder and their names.
+
+Each gets the arguments that `ARGUMENTS` has for it and leaves what it printed in the file ``NAME.txt`` of the folder.
+Spark's virtual machine is started once for all of them. Prints the names of those that failed, with their errors.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import io
+import sys
+import traceback
+from pathlib import Path
+
+BENCHMARKS = Path(__file__).resolve().parents[3] / "benchmarks"
+HARNESS = ("--smoke", "--results", "{folder}", "--markdown", "{folder}/benchmarks.md")
+FILES = ("--smoke", "--json", "{folder}/{name}.json", "--markdown", "{folder}/benchmarks.md")
+#: By name, in the order in which they run; `data_plane` puts a table together from what others left.
+ARGUMENTS: dict[str, tuple[str, ...]] = {
+    "arrow_log": ("--rows", "2000", "--batches", "2", "--repeats", "1"),
+    "grouping": ("--smoke", "--json", "{folder}/{name}.json"),
+    "forecasting": FILES,
+    "planning": FILES,
+    "run_store": FILES,
+    "simulator": FILES,
+    "service": HARNESS,
+    "health": HARNESS,
+    "throughput": HARNESS,
+    "latency": HARNESS,
+    "queued_edges": HARNESS,
+    "statistics_cost": HARNESS,
+    "replica_changes": HARNESS,
+    "replica_pool": HARNESS,
+    "rescale_gap": HARNESS,
+    "osg": HARNESS,
+    "flink": HARNESS,
+    "closed_loop": HARNESS,
+    "kafka": HARNESS,
+    "soak": ("--minutes", "0.05", "--every", "0.5", "--json", "{folder}/{name}.json"),
+    "data_plane": ("--no-run", "--results", "{folder}", "--markdown", "{folder}/benchmarks.md"),
+}
+
+
+def run(name: str, folder: Path) -> None:
+    """Run one benchmark; a target that it misses is no failure here."""
+    sys.argv = [f"{name}.py", *(part.format(name=name, folder=folder) for part in ARGUMENTS[name])]
+    printed = io.StringIO()
+    try:
+        with contextlib.redirect_stdout(printed):
+            importlib.import_module(name).main()
+    finally:
+        (folder / f"{name}.txt").write_text(printed.getvalue(), encoding="utf-8")
+
+
+def main() -> None:
+    """Run all that are named."""
+    folder, names = Path(sys.argv[1]), sys.argv[2:]
+    sys.path.insert(0, str(BENCHMARKS))
+    failed = 0
+    for name in names:
+        print(f"== {name}", file=sys.stderr, flush=True)
+        try:
+            run(name, folder)
+        except Exception:
+            failed += 1
+            print(f"{name} failed:\n{traceback.format_exc()}", flush=True)
+    sys.exit(failed)
+
+
+if __name__ == "__main__":
+    main()
