@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 EXTRAS ?= all,dev,docs
 
-.PHONY: help run test check lint unit explore browser spark soak venv java postgres maven chromium format docs docs-config lock bench reproduce bench-spark bench-flink dist check-dist clean
+.PHONY: help run test check lint unit slow explore browser spark soak venv java postgres maven chromium format docs docs-config lock bench reproduce bench-spark bench-flink dist check-dist clean
 
 help: ## Show what can be made
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -17,10 +17,11 @@ run: venv java ## Run the main job: an application on Spark, steered ahead of it
 test: venv java postgres maven chromium ## Run every check: format, lint, types, layers, tests, documentation
 	@$(MAKE) --no-print-directory -j 2 --output-sync=target lint docs
 	@$(MAKE) --no-print-directory unit
+	@$(MAKE) --no-print-directory slow
 	@$(MAKE) --no-print-directory browser
 	@$(MAKE) --no-print-directory spark
 
-check: lint unit ## Run what a change needs at once: format, lint, types, layers, tests without Spark
+check: lint unit ## Run what a change needs at once: format, lint, types, layers, quick tests
 
 venv: $(STAMP) ## Make .venv and install the package with all it needs
 
@@ -47,8 +48,11 @@ lint: venv ## Check format, lint, types and the direction of imports
 	$(BIN)/lint-imports --no-logo
 
 # Both processes work through one half of the tests each, so that what one compiles is not compiled again by the other.
-unit: venv ## Run all tests that need no Spark
-	$(BIN)/pytest -q -m "not spark and not browser and not kafka" -n 2 --dist worksteal
+unit: venv ## Run the quick tests, which need no Spark
+	$(BIN)/pytest -q -m "not spark and not browser and not kafka and not slow" -n 2 --dist worksteal
+
+slow: venv ## Run the tests without Spark that train networks, start other programs, or take long otherwise
+	$(BIN)/pytest -q -m "slow and not spark and not browser and not kafka" -n 2 --dist worksteal
 
 explore: venv ## Try the properties with many more examples, drawn anew (about a quarter of an hour)
 	$(BIN)/pytest -q -m hypothesis --hypothesis-profile=explore -n 2
@@ -58,7 +62,7 @@ browser: venv chromium ## Run the dashboard's tests in headless Chromium
 
 spark: venv java maven ## Run the tests on Spark and on Kafka
 	$(BIN)/pytest -q --durations=12 -m "spark or kafka" -n 2 --dist loadgroup --no-loadscope-reorder \
-		tests/spark tests/contracts/test_transport.py
+		tests/spark tests/contracts/test_transport.py tests/unit/kafka tests/unit/commands/test_kafka_commands.py
 
 format: venv ## Format the code
 	$(BIN)/ruff format .

@@ -32,8 +32,7 @@ os.environ.setdefault(
     f'--conf "spark.driver.extraJavaOptions={FLAGS}" --conf "spark.executor.extraJavaOptions={FLAGS}" pyspark-shell',
 )
 
-# What runs in one process, the longest first: the tests of a file share a session, and all of Kafka's one broker.
-GROUPS = {"test_kafka": "kafka", "test_transport": "kafka"}
+# Files whose tests run first, since they take longest.
 LONGEST = (
     "test_kafka",
     "test_kill",
@@ -57,8 +56,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 cloudpickle.register_pickle_by_value(item.module)
             for text in PYSPARK_WARNINGS:
                 item.add_marker(pytest.mark.filterwarnings(text))
-        if item.get_closest_marker("spark") or item.get_closest_marker("kafka"):
-            item.add_marker(pytest.mark.xdist_group(GROUPS.get(item.path.stem, item.path.stem)))
+        # One process runs all tests of a file, which share a session, and all tests that share the Kafka broker.
+        if item.get_closest_marker("kafka") and item.path.stem != "test_benchmarks":
+            item.add_marker(pytest.mark.xdist_group("kafka"))
+        elif item.get_closest_marker("spark"):
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
     places = {name: place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: places.get(item.path.stem, len(places)))
 

@@ -13,6 +13,8 @@ import sys
 import traceback
 from pathlib import Path
 
+from pyspark.sql import SparkSession
+
 BENCHMARKS = Path(__file__).resolve().parents[3] / "benchmarks"
 HARNESS = ("--smoke", "--results", "{folder}", "--markdown", "{folder}/benchmarks.md")
 FILES = ("--smoke", "--json", "{folder}/{name}.json", "--markdown", "{folder}/benchmarks.md")
@@ -37,7 +39,7 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "flink": HARNESS,
     "closed_loop": HARNESS,
     "kafka": HARNESS,
-    "soak": ("--minutes", "0.05", "--every", "0.5", "--json", "{folder}/{name}.json"),
+    "soak": ("--minutes", "0.15", "--every", "1", "--json", "{folder}/{name}.json"),
     "data_plane": ("--no-run", "--results", "{folder}", "--markdown", "{folder}/benchmarks.md"),
 }
 
@@ -58,6 +60,8 @@ def main() -> None:
     folder, names = Path(sys.argv[1]), sys.argv[2:]
     sys.path.insert(0, str(BENCHMARKS))
     failed = 0
+    # Benchmarks end their sessions; here the next one goes on with the same.
+    end, SparkSession.stop = SparkSession.stop, lambda spark: None  # type: ignore[method-assign]
     for name in names:
         print(f"== {name}", file=sys.stderr, flush=True)
         try:
@@ -65,6 +69,8 @@ def main() -> None:
         except Exception:
             failed += 1
             print(f"{name} failed:\n{traceback.format_exc()}", flush=True)
+    if (spark := SparkSession.getActiveSession()) is not None:
+        end(spark)
     sys.exit(failed)
 
 

@@ -27,6 +27,8 @@ from foretide.health.predictor import ANY_MACHINE, HealthPredictor
 from foretide.health.trainer import HealthTrainer, ModelDirectory, TrainerSettings, train_models
 from foretide.store import FeatureSample
 
+pytestmark = pytest.mark.slow  # networks are trained and compiled
+
 evaluate = benchmark_module("_health_evaluation").evaluate
 SMALL = IdrnnSettings(window=4, interference_units=4, worker_units=4, epochs=3, seeds=2, patience=3)
 

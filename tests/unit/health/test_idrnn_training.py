@@ -12,6 +12,8 @@ from foretide.health.idrnn.memory import LinearMemory, MemoryForm, Past, fit_mem
 from foretide.health.idrnn.scaling import Floats32
 from foretide.health.idrnn.screening import Screen, screen_inputs
 
+pytestmark = pytest.mark.slow  # networks are trained and compiled
+
 
 def windows_of(series: Floats32, window: int) -> tuple[Past, Floats32]:
     """Return windows of a series over steps, workers and targets, without features, and what followed."""

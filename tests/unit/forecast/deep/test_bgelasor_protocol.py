@@ -12,6 +12,8 @@ import pytest
 from foretide.forecast.deep import MinMax, cut_windows, split_windows
 from foretide.records import Floats
 
+pytestmark = pytest.mark.slow  # networks are trained and compiled
+
 TRACES = Path(__file__).parents[5] / "shared" / "traces"
 
 

@@ -17,6 +17,8 @@ pytest.importorskip("optax", reason="needs the extra deep")
 
 from foretide.forecast.deep.networks import Network  # noqa: E402
 
+pytestmark = pytest.mark.slow  # networks are trained and compiled
+
 HIDDEN, WINDOW, STEPS, FRAME = 5, 12, 3, 2
 CELLS = pytest.mark.parametrize("cell", ["gru", "lstm"])
 EVERY = pytest.mark.parametrize(

@@ -13,6 +13,8 @@ from foretide.forecast.deep import BiGru, BiLstm, Gru, Lstm, Recurrent
 from foretide.forecast.training.archive import read_archive
 from foretide.records import Floats
 
+pytestmark = pytest.mark.slow  # networks are trained and compiled
+
 for module in ("jax", "equinox", "optax"):
     pytest.importorskip(module, reason="needs the extra deep")
 

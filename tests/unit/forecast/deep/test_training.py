@@ -11,6 +11,8 @@ for module in ("jax", "equinox", "optax"):
 
 from foretide.forecast.deep.training import Progress, train_windows  # noqa: E402
 
+pytestmark = pytest.mark.slow  # networks are trained and compiled
+
 SMALL = TrainingSettings(cell="gru", hidden=8, frame=2, epochs=12, seeds=2, batch=32)
 
 
