@@ -60,7 +60,7 @@ class StageTask:
         try:
             with self._work(replica) as work:
                 if not self._first:
-                    yield from work.takeenvelopes(batches)
+                    yield from work.take_envelopes(batches)
                 elif self._entry is not None:
                     work.take_frame(self._entry, batches)
                 else:

@@ -76,7 +76,7 @@ class Work:
         for batch in batches:
             self._leave(entry, DEFAULT_OUTPUT, batch)
 
-    def takeenvelopes(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def take_envelopes(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Unpack the rows that came for this task; results of earlier rounds pass through to the driver."""
         for batch in batches:
             for edge, payload in zip(batch["edge"].to_pylist(), batch["payload"], strict=True):
