@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Literal, TypeAlias
 
 from foretide.errors import TopologyError
+from foretide.records import SharedSlots
 from foretide.topology import Edge, Operator, Sink, Source, Topology
 
 __all__ = ["EdgePlan", "Link", "Stage", "StageGraph", "compile_stages"]
@@ -138,6 +139,18 @@ class StageGraph:
     def queued(self) -> tuple[EdgePlan, ...]:
         """The queued edges."""
         return tuple(plan for stage in self.stages for plan in stage.inputs)
+
+    @cached_property
+    def shared_slots(self) -> SharedSlots:
+        """Which operators share slots, for planners: those of each stage that has any."""
+        stages = [stage for stage in self.stages if stage.operators]
+        place, topology = self.topology.layout.operator_index, self.topology
+        return SharedSlots(
+            tuple(stage.id for stage in stages),
+            tuple(tuple(sorted(place[operator.id] for operator in stage.operators)) for stage in stages),
+            minimum=tuple(topology.minimum_replicas.tolist()),
+            maximum=tuple(topology.maximum_replicas.tolist()),
+        )
 
     def stage_of(self, element: str) -> Stage:
         """Return the stage that holds an element."""

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
+from foretide.compile.stages import compile_stages
 from foretide.control.loop import ControlLoop, Parts
 from foretide.control.runtime import RuntimeActuator
 from foretide.control.steering import Steering
@@ -88,6 +89,7 @@ def detached_loop(
         events=steering.events or EventLog(),
         models=steering.models,
         overrides=runtime.overridden,
+        stages=compile_stages(topology).shared_slots,
     )
     return ControlLoop(topology.with_execution_times(steering.execution_s), parts, loop)
 

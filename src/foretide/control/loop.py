@@ -23,7 +23,7 @@ from foretide.forecast import Forecaster
 from foretide.forecast.training.model_store import ModelStore
 from foretide.plan import Guarded, Planner, Situation
 from foretide.plan.guards.overrides import overridden
-from foretide.records import Action, ActionStatus, Floats, Forecast, Ints, Layout, Plan, Window
+from foretide.records import Action, ActionStatus, Floats, Forecast, Ints, Layout, Plan, SharedSlots, Window
 from foretide.topology import Topology
 
 __all__ = ["ControlLoop", "Parts"]
@@ -60,6 +60,8 @@ class Parts:
     overrides : callable, optional
         Tells the replicas that are set by hand at an instant, by operator; they hold against every plan.
         `RuntimeStore.overridden` is one.
+    stages : SharedSlots, optional
+        The stages of a data plane whose operators share slots.
     """
 
     metrics: MetricSource
@@ -71,6 +73,7 @@ class Parts:
     on_decision: Callable[[Decision], None] | None = None
     models: ModelStore | None = None
     overrides: Callable[[float], Mapping[str, int]] | None = None
+    stages: SharedSlots | None = None
 
     def trained_models(self) -> TrainedModels | None:
         """Return what watches for trained models of the forecaster's kind; None without a store of them."""
@@ -230,12 +233,15 @@ class ControlLoop:
 
     def _situation(self, window: Window, forecasts: Mapping[str, Forecast]) -> Situation:
         replicas = window.replicas if self._requested is None else self._requested
+        by_stage = self.parts.planner.by_stage and self.parts.stages is not None
         return Situation(
             topology=self.topology,
             window=window,
             forecasts=forecasts,
-            replicas=np.maximum(replicas, 1),
+            # An operator may have no part of the slots of its stage; planners of replicas start from 1 at least.
+            replicas=replicas if by_stage else np.maximum(replicas, 1),
             changed_at_s=self._changed_at_s,
+            stages=self.parts.stages,
         )
 
     def _act(self, plan: Plan, window: Window, at_s: float) -> Action:
@@ -264,6 +270,10 @@ class ControlLoop:
     def _took(self, plan: Plan, requested: Ints, before: Ints, at_s: float) -> None:
         """Note that the running system took `plan`."""
         changed = requested != before
+        if plan.stages is not None:
+            # Parts of slots may move between operators of a stage; it has changed when its slots have.
+            slots = plan.stages.slots(requested) != plan.stages.slots(before)
+            changed = plan.stages.spread(slots.astype(np.float64)) > 0
         self._in_force, self._requested = plan, requested
         if not changed.any():
             return

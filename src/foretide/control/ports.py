@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+import numpy as np
+
 from foretide.errors import ActuatorError
 from foretide.records import Ints, Measurement, Plan
 from foretide.topology import Topology
@@ -43,7 +45,7 @@ class Actuator(Protocol):
 
 
 def within_bounds(topology: Topology, plan: Plan) -> Ints:
-    """Return the replicas of a plan within the bounds of its operators.
+    """Return the replicas of a plan within the bounds of its operators, or of its stages where it is slots per stage.
 
     Raises
     ------
@@ -55,4 +57,10 @@ def within_bounds(topology: Topology, plan: Plan) -> Ints:
             f"{plan.id}: expected a plan for topology {topology.name!r}, got operators "
             f"{list(plan.layout.operators[:5])}; plan for the topology that runs"
         )
-    return topology.bounded(plan.replicas)
+    if plan.stages is None:
+        return topology.bounded(plan.replicas)
+    stages = plan.stages
+    slots = np.clip(plan.counts, stages.least, stages.most)
+    if np.array_equal(slots, plan.counts) and (plan.replicas <= topology.maximum_replicas).all():
+        return plan.replicas
+    return stages.parts(slots, plan.replicas.astype(np.float64) if plan.demand is None else plan.demand)

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict
 
 from foretide.errors import PlanError
-from foretide.records import Floats, Forecast, Ints, Plan, Term, Window
+from foretide.records import Floats, Forecast, Ints, Plan, SharedSlots, Term, Window
 from foretide.topology import Topology
 
 __all__ = ["Planner", "Situation"]
@@ -35,6 +35,8 @@ class Situation:
         The replicas that are meant to be active now.
     changed_at_s : array over operators
         When each operator's replicas last changed; minus infinity if never.
+    stages : SharedSlots, optional
+        The stages of a data plane whose operators share slots; unset, every operator has replicas of its own.
     """
 
     topology: Topology
@@ -42,6 +44,7 @@ class Situation:
     forecasts: Mapping[str, Forecast]
     replicas: Ints
     changed_at_s: Floats
+    stages: SharedSlots | None = None
 
     @property
     def now_s(self) -> float:
@@ -75,7 +78,8 @@ class Planner(BaseModel):
     nothing between two calls; those that do (a knowledge base, the time of the last alarm) say so.
 
     Class attributes: `name` for the registry and the command line, `summary` in one line, `spec` the SPEC ids it
-    implements, `needs_forecast` whether it reads forecasts.
+    implements, `needs_forecast` whether it reads forecasts, `by_stage` whether it plans slots per stage where operators
+    share them; plans of others are replicas of operators, and a stage has as many slots as its operators replicas.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
@@ -84,6 +88,7 @@ class Planner(BaseModel):
     summary: ClassVar[str]
     spec: ClassVar[tuple[str, ...]]
     needs_forecast: ClassVar[bool] = False
+    by_stage: ClassVar[bool] = False
 
     @property
     def intervals_ahead(self) -> int:
@@ -93,6 +98,31 @@ class Planner(BaseModel):
     @abstractmethod
     def plan(self, situation: Situation) -> Plan:
         """Return how many replicas every operator is to have next."""
+
+    def decide_slots(
+        self, situation: Situation, slots: npt.ArrayLike, terms: tuple[Term, ...], *, demand: Floats
+    ) -> Plan:
+        """Make the plan from the slots wanted of each stage, within its bounds; operators have parts by `demand`."""
+        stages = situation.stages
+        assert stages is not None, "slots are planned where operators share them"
+        within = np.clip(np.asarray(slots), stages.least, stages.most).astype(np.int64)
+        share = stages.sums(demand)
+        parts = within * np.divide(1.0, share, out=np.zeros(share.size), where=share > 0)
+        equations = (f"{self.name}: least ≤ s ≤ most", "s·b_i / Σ b over the stage")
+        bounds = (
+            Term("s", "slots of its stage, within bounds", equations[0], stages.spread(within.astype(np.float64))),
+            Term("s_i", "its part of them", equations[1], np.nan_to_num(demand) * stages.spread(parts)),
+        )
+        return Plan(
+            layout=situation.window.layout,
+            planner=self.name,
+            made_at_s=situation.now_s,
+            replicas=stages.parts(within, demand),
+            demand=demand,
+            terms=(*terms, *bounds),
+            came_from=situation.came_from,
+            stages=stages,
+        )
 
     def decide(
         self,

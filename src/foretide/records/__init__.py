@@ -8,6 +8,7 @@ from foretide.records.columns import Floats, Ints, Layout
 from foretide.records.forecast import Forecast
 from foretide.records.measured import CpuUse, Measurement, Window
 from foretide.records.plan import Action, ActionStatus, Plan, Term
+from foretide.records.sharing import SharedSlots
 
 __all__ = [
     "Action",
@@ -19,6 +20,7 @@ __all__ = [
     "Layout",
     "Measurement",
     "Plan",
+    "SharedSlots",
     "Term",
     "Window",
 ]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from foretide.errors import PlanError
 from foretide.records.columns import Floats, Ints, Layout, frozen, is_whole, read_only
+from foretide.records.sharing import SharedSlots
 
 __all__ = ["Action", "ActionStatus", "Plan", "Term"]
 
@@ -74,6 +75,8 @@ class Plan:
         What a reader should know: cuts, holds, departures.
     came_from : tuple of str
         The ids of the window and forecasts it was made from.
+    stages : SharedSlots, optional
+        Given where the plan is slots per stage; `replicas` are then the operators' parts of them.
 
     Examples
     --------
@@ -92,6 +95,7 @@ class Plan:
     schedule: Ints | None = None
     notes: tuple[str, ...] = ()
     came_from: tuple[str, ...] = ()
+    stages: SharedSlots | None = None
 
     def __post_init__(self) -> None:
         replicas = np.asarray(self.replicas)
@@ -106,11 +110,13 @@ class Plan:
         for name in ("demand", "schedule"):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, read_only(getattr(self, name)))
-        below = np.flatnonzero(self.replicas < 1)
-        if below.size:
+        below = np.flatnonzero(self.counts < 1)
+        if below.size or (self.replicas < 0).any():
+            at = int(below[0]) if below.size else int(np.argmin(self.replicas))
+            unit, thing = ("operator", "replica") if self.stages is None else ("stage", "slot")
             raise PlanError(
-                f"plan of {self.planner!r}, operator {self.layout.operators[below[0]]!r}: expected at least "
-                f"1 replica, got {self.replicas[below[0]]}"
+                f"plan of {self.planner!r}, {unit} {self.units[at]!r}: expected at least 1 {thing}, "
+                f"got {self.counts[at]}"
             )
 
     @property
@@ -118,18 +124,37 @@ class Plan:
         """Its name within a run."""
         return f"plan@{self.made_at_s:.3f}"
 
+    @property
+    def units(self) -> tuple[str, ...]:
+        """The names of what is counted: stages where the plan is slots per stage, else operators."""
+        return self.layout.operators if self.stages is None else self.stages.names
+
+    @property
+    def counts(self) -> Ints:
+        """What is planned for each unit: the slots of a stage, or the replicas of an operator."""
+        return self.counted(self.replicas)
+
+    def counted(self, replicas: Ints) -> Ints:
+        """Return other `replicas` by operator in the units of this plan."""
+        return replicas if self.stages is None else self.stages.slots(replicas)
+
     def by_operator(self) -> dict[str, int]:
         """Return the replicas by operator."""
         return dict(zip(self.layout.operators, self.replicas.tolist(), strict=True))
 
-    def revised(self, replicas: npt.ArrayLike, term: Term, *notes: str) -> Plan:
-        """Return this plan with other replicas, the term that explains them, and notes."""
-        return replace(
-            self,
-            replicas=np.asarray(replicas),
-            terms=(*self.terms, term),
-            notes=(*self.notes, *notes),
-        )
+    def revised(self, counts: npt.ArrayLike, term: Term, *notes: str) -> Plan:
+        """Return this plan with other counts of its units, the term that explains them, and notes."""
+        return self.reassigned(self._spread(np.asarray(counts)), term, *notes)
+
+    def reassigned(self, replicas: npt.ArrayLike, term: Term, *notes: str) -> Plan:
+        """Return this plan with other replicas by operator, the term that explains them, and notes."""
+        return replace(self, replicas=np.asarray(replicas), terms=(*self.terms, term), notes=(*self.notes, *notes))
+
+    def _spread(self, counts: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return the replicas of operators under other counts: the parts of a stage's slots follow its demand."""
+        if self.stages is None or np.array_equal(counts, self.counts):
+            return counts if self.stages is None else self.replicas
+        return self.stages.parts(counts, self.replicas.astype(np.float64) if self.demand is None else self.demand)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

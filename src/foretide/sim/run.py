@@ -92,6 +92,7 @@ def simulate(
         planner=options.fresh_planner(),
         forecaster=options.fresh_forecaster(),
         clock=clock,
+        stages=system.stages,
     )
     loop = ControlLoop(warm, parts, options.control)
     log = _Log(options.control.td_s, options.keep_decisions)

@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from foretide.clock import Clock
+from foretide.compile.stages import compile_stages
 from foretide.control.activation import Activation
 from foretide.errors import ConfigError, MetricsError
 from foretide.latency import LatencyHistogram
-from foretide.records import Floats, Ints, Measurement, Plan
+from foretide.records import Floats, Ints, Measurement, Plan, SharedSlots
 from foretide.sim.batches import BatchNetwork
 from foretide.sim.network import Network
 from foretide.sim.settings import SimulationSettings
@@ -97,6 +98,11 @@ class SimulatedSystem:
         self._network.resize(self._activation.active, 0.0)
         self._measured: list[Measurement] = []
         self._before = self._so_far()
+
+    @property
+    def stages(self) -> SharedSlots | None:
+        """The stages whose operators share slots, as on Spark; None where every operator has replicas of its own."""
+        return None if self._settings.micro_batch is None else compile_stages(self._topology).shared_slots
 
     @property
     def queued(self) -> Floats:

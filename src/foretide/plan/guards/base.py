@@ -11,9 +11,9 @@ import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict
 
 from foretide.plan.base import Planner, Situation
-from foretide.records import Ints, Plan, Term
+from foretide.records import Floats, Ints, Plan, Term
 
-__all__ = ["Guard", "Guarded", "changes_in_words"]
+__all__ = ["Guard", "Guarded", "bounds_of", "changed_at_s", "changes_in_words"]
 
 # As many operators as a note names; the terms hold the rest.
 _NAMED = 5
@@ -22,7 +22,8 @@ _NAMED = 5
 class Guard(BaseModel):
     """Turns a plan into one that keeps a rule, whichever planner made it.
 
-    A guard is its own settings. A plan that keeps the rule passes unchanged; otherwise the result holds a term named
+    A guard is its own settings. It works on the units that the plan counts: operators with their replicas, or stages
+    with their slots. A plan that keeps the rule passes unchanged; otherwise the result holds a term named
     after the guard, and a note where something was cut or held.
     """
 
@@ -35,28 +36,44 @@ class Guard(BaseModel):
     def apply(self, plan: Plan, situation: Situation) -> Plan:
         """Return the plan, changed where it breaks the rule."""
 
-    def revise(self, plan: Plan, replicas: npt.ArrayLike, equation: str, note: str = "") -> Plan:
-        """Return `plan` with other replicas; `note` is followed by what changed, and left out when empty."""
-        after = np.asarray(replicas, dtype=np.float64).astype(np.int64)
-        if np.array_equal(after, plan.replicas):
+    def revise(self, plan: Plan, counts: npt.ArrayLike, equation: str, note: str = "") -> Plan:
+        """Return `plan` with other counts; `note` is followed by what changed, and left out when empty."""
+        after = np.asarray(counts, dtype=np.float64).astype(np.int64)
+        if np.array_equal(after, plan.counts):
             return plan
-        term = Term(self.name, f"replicas after {self.summary}", equation, after.astype(np.float64))
+        meaning = f"{'replicas' if plan.stages is None else 'slots of its stage'} after {self.summary}"
+        values = after.astype(np.float64)
+        term = Term(self.name, meaning, equation, values if plan.stages is None else plan.stages.spread(values))
         notes = (f"{note}: {changes_in_words(plan, after)}",) if note else ()
         return plan.revised(after, term, *notes)
 
 
 def changes_in_words(plan: Plan, after: Ints) -> str:
-    """Return which operators get another number than in `plan`, the first few of them by name.
+    """Return which units get another count than in `plan`, the first few of them by name.
 
     >>> from foretide.records import Layout
     >>> plan = Plan(layout=Layout(("in",), ("a", "b"), ()), planner="static", made_at_s=0.0, replicas=[5, 1])
     >>> changes_in_words(plan, np.array([3, 1]))
     'a 5 -> 3'
     """
-    changed = np.flatnonzero(after != plan.replicas)
-    words = [f"{plan.layout.operators[at]} {plan.replicas[at]} -> {after[at]}" for at in changed[:_NAMED]]
+    changed = np.flatnonzero(after != plan.counts)
+    words = [f"{plan.units[at]} {plan.counts[at]} -> {after[at]}" for at in changed[:_NAMED]]
     more = changed.size - _NAMED
     return ", ".join(words) + (f" and {more} more" if more > 0 else "")
+
+
+def bounds_of(plan: Plan, situation: Situation) -> tuple[Ints, Ints]:
+    """Return the fewest and the most of every unit of `plan`: of an operator its own, of a stage its operators'."""
+    if plan.stages is None:
+        return situation.topology.minimum_replicas, situation.topology.maximum_replicas
+    return plan.stages.least, plan.stages.most
+
+
+def changed_at_s(plan: Plan, situation: Situation) -> Floats:
+    """Return when every unit of `plan` last changed; minus infinity if never."""
+    if plan.stages is None:
+        return situation.changed_at_s
+    return np.array([situation.changed_at_s[list(columns)].max() for columns in plan.stages.members])
 
 
 @dataclass(frozen=True)
@@ -93,6 +110,11 @@ class Guarded:
     def needs_forecast(self) -> bool:
         """Whether the planner reads forecasts."""
         return self.planner.needs_forecast
+
+    @property
+    def by_stage(self) -> bool:
+        """Whether the planner plans slots per stage where operators share them."""
+        return self.planner.by_stage
 
     @property
     def intervals_ahead(self) -> int:

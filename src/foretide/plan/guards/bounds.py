@@ -8,14 +8,14 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from foretide.plan.base import Situation
-from foretide.plan.guards.base import Guard
+from foretide.plan.guards.base import Guard, bounds_of
 from foretide.records import Plan
 
 __all__ = ["Bounds"]
 
 
 class Bounds(Guard):
-    """Keep every operator within its own bounds, and within common ones if set.
+    """Keep every operator within its own bounds, and within common ones if set; stages with their slots likewise.
 
     If the two contradict each other, the operator's own bounds hold.
 
@@ -37,8 +37,8 @@ class Bounds(Guard):
 
     def apply(self, plan: Plan, situation: Situation) -> Plan:
         """Clip to the bounds."""
-        low, high = situation.topology.minimum_replicas, situation.topology.maximum_replicas
+        low, high = bounds_of(plan, situation)
         fewest = low if self.minimum is None else np.clip(self.minimum, low, high)
         most = high if self.maximum is None else np.clip(self.maximum, low, high)
-        clipped = np.clip(plan.replicas, fewest, most)
+        clipped = np.clip(plan.counts, fewest, most)
         return self.revise(plan, clipped, "bounds: minimum ≤ r ≤ maximum", "bounds of replicas")

@@ -40,7 +40,7 @@ class CatchUp(Guard):
         backlog = queue_load(flow, window.queued, window.share)
         busy = (rate + backlog / self.within_s) * window.execution_s
         # fmax: an operator whose execution time is not known yet keeps what the plan says.
-        raised = np.fmax(plan.replicas, whole_replicas(busy))
+        raised = np.fmax(plan.counts, whole_replicas(busy if plan.stages is None else plan.stages.sums(busy)))
         return self.revise(plan, raised, f"catch-up: r ≥ ⌈(λ̂/td + λ̂^q/{self.within_s:g} s)·et⌉")
 
 

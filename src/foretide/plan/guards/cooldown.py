@@ -8,7 +8,7 @@ import numpy as np
 from pydantic import Field
 
 from foretide.plan.base import Situation
-from foretide.plan.guards.base import Guard
+from foretide.plan.guards.base import Guard, changed_at_s
 from foretide.records import Plan
 
 __all__ = ["Cooldown"]
@@ -35,8 +35,8 @@ class Cooldown(Guard):
 
     def apply(self, plan: Plan, situation: Situation) -> Plan:
         """Keep the present number where an operator still cools down."""
-        elapsed, now = situation.now_s - situation.changed_at_s, situation.replicas
-        wait = np.where(plan.replicas > now, self.out_s, self.in_s)
-        held = np.where((elapsed >= 0) & (elapsed < wait), now, plan.replicas)
+        elapsed, now = situation.now_s - changed_at_s(plan, situation), plan.counted(situation.replicas)
+        wait = np.where(plan.counts > now, self.out_s, self.in_s)
+        held = np.where((elapsed >= 0) & (elapsed < wait), now, plan.counts)
         note = f"cool-down of {self.out_s:g} s out, {self.in_s:g} s in, replicas held"
         return self.revise(plan, held, "cooldown: r = present replicas while now - changed < wait", note)

@@ -41,7 +41,7 @@ class DelayedScaleIn(Guard):
         """Keep the largest recent wish where the plan would go below it, but never more than run now."""
         self._wishes.add(plan, situation, self.hold_s)
         most = self._wishes.largest()
-        held = np.maximum(plan.replicas, np.minimum(situation.replicas, most))
+        held = np.maximum(plan.counts, np.minimum(plan.counted(situation.replicas), most))
         note = f"scale-in delayed by {self.hold_s:g} s, replicas held"
         equation = f"delayed scale-in: r ≥ largest r wanted within {self.hold_s:g} s"
         return self.revise(plan, held, equation, note)
@@ -60,7 +60,7 @@ class _Stretch:
 class _Wishes:
     """The wishes of the recent past, oldest first."""
 
-    operators: tuple[str, ...] = ()
+    units: tuple[str, ...] = ()
     stretches: deque[_Stretch] = field(default_factory=deque)
 
     def largest(self) -> Ints:
@@ -69,9 +69,9 @@ class _Wishes:
 
     def add(self, plan: Plan, situation: Situation, hold_s: float) -> None:
         now = situation.now_s
-        if not self.stretches or self.operators != plan.layout.operators:
-            self.operators = plan.layout.operators
-            self.stretches = deque([_Stretch(now, now, situation.replicas)])
+        if not self.stretches or self.units != plan.units:
+            self.units = plan.units
+            self.stretches = deque([_Stretch(now, now, plan.counted(situation.replicas))])
         if now < self.stretches[-1].last_at_s:
             # The clock was set back, so the age of these wishes is unknown: let them count from now.
             self.stretches = deque([_Stretch(now, now, self.largest())])
@@ -79,6 +79,6 @@ class _Wishes:
             self.stretches.popleft()
         newest = self.stretches[-1] if self.stretches else None
         if newest is None or now - newest.began_at_s >= hold_s / _STRETCHES:
-            self.stretches.append(_Stretch(now, now, plan.replicas))
+            self.stretches.append(_Stretch(now, now, plan.counts))
         else:
-            newest.last_at_s, newest.wanted = now, np.maximum(newest.wanted, plan.replicas)
+            newest.last_at_s, newest.wanted = now, np.maximum(newest.wanted, plan.counts)

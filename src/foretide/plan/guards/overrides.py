@@ -52,4 +52,4 @@ def overridden(plan: Plan, replicas: Mapping[str, int], topology: Topology) -> P
         held.astype(np.float64),
     )
     words = ", ".join(f"{name} {held[column]}" for name, column in columns.items())
-    return plan.revised(held, term, f"set by hand: {words}")
+    return plan.reassigned(held, term, f"set by hand: {words}")

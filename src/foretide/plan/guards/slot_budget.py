@@ -9,7 +9,7 @@ from pydantic import Field
 
 from foretide.errors import PlanError
 from foretide.plan.base import Situation
-from foretide.plan.guards.base import Guard
+from foretide.plan.guards.base import Guard, bounds_of
 from foretide.records import Ints, Plan
 
 __all__ = ["SlotBudget", "share_slots"]
@@ -40,15 +40,16 @@ class SlotBudget(Guard):
         PlanError
             If the minimum of every operator takes more slots than there are.
         """
-        if int(plan.replicas.sum()) <= self.slots:
+        if int(plan.counts.sum()) <= self.slots:
             return plan
-        minimum = situation.topology.minimum_replicas
+        minimum, _ = bounds_of(plan, situation)
         if int(minimum.sum()) > self.slots:
+            things = "operators" if plan.stages is None else "stages"
             raise PlanError(
-                f"slot budget: expected at least {minimum.sum()} slots, the minima of {minimum.size} operators "
+                f"slot budget: expected at least {minimum.sum()} slots, the minima of {minimum.size} {things} "
                 f"together, got {self.slots}; add slots or lower the minima"
             )
-        granted = share_slots(np.maximum(plan.replicas, minimum), minimum, self.slots)
+        granted = share_slots(np.maximum(plan.counts, minimum), minimum, self.slots)
         equation = f"slot budget: r = max(minimum, ⌊f·r⌋) with the largest f so that Σ r ≤ {self.slots}"
         return self.revise(plan, granted, equation, f"slot budget {self.slots}")
 

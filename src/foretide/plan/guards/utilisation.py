@@ -31,7 +31,8 @@ class UtilisationTarget(Guard):
 
     def apply(self, plan: Plan, situation: Situation) -> Plan:
         """Raise to the demand divided by the target, rounded up."""
-        demand = plan.replicas if plan.demand is None else plan.demand
+        wanted = np.asarray(plan.replicas if plan.demand is None else plan.demand, dtype=np.float64)
+        demand = wanted if plan.stages is None else plan.stages.sums(wanted)
         # fmax: an operator whose demand is not known yet keeps what the plan says.
-        raised = np.fmax(plan.replicas, whole_replicas(np.asarray(demand) / self.target))
+        raised = np.fmax(plan.counts, whole_replicas(demand / self.target))
         return self.revise(plan, raised, f"utilisation target: r ≥ ⌈demand / {self.target:g}⌉")

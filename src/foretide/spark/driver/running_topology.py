@@ -122,10 +122,20 @@ class RunningTopology:
             if id not in self.topology.layout.operator_index:
                 raise ConfigError(f"replicas of {id!r}", expected=f"one of {self.topology.layout.operators}", got=id)
             bounds = self.topology.operator(id).replicas
-            if not bounds.minimum <= count <= bounds.maximum:
+            if not 0 <= count <= bounds.maximum:
                 expected = f"between {bounds.minimum} and {bounds.maximum} replicas"
                 raise ConfigError(f"replicas of {id!r}", expected=expected, got=count)
+        self._check_slots({**self.replicas(), **replicas})
         return self._runtime.change(replicas=dict(replicas)).version
+
+    def _check_slots(self, replicas: Mapping[str, int]) -> None:
+        """Refuse a stage with fewer slots than one of its operators must have replicas."""
+        for stage in self.graph.stages:
+            least = max(stage.operators, key=lambda operator: operator.replicas.minimum, default=None)
+            slots = sum(replicas[operator.id] for operator in stage.operators)
+            if least is not None and slots < least.replicas.minimum:
+                expected = f"at least {least.replicas.minimum} in its stage together"
+                raise ConfigError(f"replicas of {least.id!r}", expected=expected, got=slots)
 
     def replicas(self) -> dict[str, int]:
         """Return the replicas of every operator that the next batch will have."""

@@ -161,6 +161,7 @@ class Controller(Background):
             on_decision=self._keep,
             models=steering.models,
             overrides=running.overridden,
+            stages=running.graph.shared_slots,
         )
         topology = running.topology.with_execution_times(steering.execution_s)
         return ControlLoop(topology, parts, steering.settings.loop)
