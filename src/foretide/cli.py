@@ -25,6 +25,7 @@ from foretide.commands.show import show
 from foretide.commands.simulating.compare import compare
 from foretide.commands.simulating.reproduce import reproduce
 from foretide.commands.simulating.simulate import simulate
+from foretide.commands.traces import traces
 
 __all__ = ["app", "main"]
 
@@ -49,6 +50,7 @@ app.command()(reproduce)
 app.command()(serve)
 app.command()(apps)
 app.command()(planners)
+app.command()(traces)
 app.command()(demo)
 app.add_typer(forecast.app, name="forecast")
 app.add_typer(experiment.app, name="experiment")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from foretide._lazy import lazy_names
 from foretide.traces.loading import TraceError, known_traces, load_trace
+from foretide.traces.made import made_trace, made_traces
 from foretide.traces.rate_trace import RateTrace
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ __all__ = [
     "known_payloads",
     "known_traces",
     "load_trace",
+    "made_trace",
+    "made_traces",
     "payload",
 ]
 

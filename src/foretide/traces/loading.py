@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from foretide.errors import ForetideError
+from foretide.traces.made import is_made, made_trace, made_traces
 from foretide.traces.rate_trace import RateTrace
 
 __all__ = ["TraceError", "known_traces", "load_trace"]
@@ -52,18 +53,20 @@ def known_traces() -> tuple[str, ...]:
 
 
 def load_trace(name: str | Path) -> RateTrace:
-    """Return a shipped trace by its name, or read a CSV file with columns ``second,events_per_second``.
+    """Return a shipped or made-up trace by its name, or read a CSV file with columns ``second,events_per_second``.
 
     Parameters
     ----------
     name : str or path
-        A name among `known_traces`, or the path of a file. Times must be evenly spaced, ascending and unique;
-        they give the start of each bin, and the last bin is as wide as the others.
+        A name among `known_traces`, a made-up input such as ``made:steps:3``, or the path of a file. Times must be
+        evenly spaced, ascending and unique; they give the start of each bin, and the last bin is as wide as the others.
 
     Raises
     ------
     TraceError
         When there is no such trace, or the file has a fault: the message names file, line and column.
+    ConfigError
+        When there is no such made-up input.
 
     Examples
     --------
@@ -72,11 +75,13 @@ def load_trace(name: str | Path) -> RateTrace:
     (5.0, 1205.0)
     """
     text = str(name)
+    if is_made(text):
+        return made_trace(text)
     if text in known_traces():
         return _read(_shipped() / f"{text}.csv", text)
     path = Path(name)
     if not path.is_file():
-        expected = f"one of {', '.join(known_traces())}, or the path of a CSV file"
+        expected = f"one of {', '.join((*known_traces(), *made_traces()))}, or the path of a CSV file"
         raise TraceError(repr(text), None, expected, "neither")
     return _read(path, path.stem)
 

@@ -160,6 +160,23 @@ def test_traces_are_found_by_name_pattern_and_path(runner: CliRunner) -> None:
         find_traces(["none.csv"])
 
 
+def test_made_up_inputs_are_found_by_pattern_and_seed() -> None:
+    assert len(find_traces(["made:*"])) == 10
+    assert [trace.name for trace in find_traces(["made:*sine:3, made:ramp"])] == [
+        "made:sine:3", "made:noisy-sine:3", "made:ramp"
+    ]  # fmt: skip
+    with pytest.raises(ConfigError, match="a pattern of made-up inputs: made:gaussian"):
+        find_traces(["made:x*"])
+
+
+def test_inputs_that_go_by_a_name_are_listed(runner: CliRunner) -> None:
+    found = {entry["name"]: entry for entry in json.loads(runner.invoke(app, ["traces", "--json"]).stdout)}
+    assert {"pasps_dns", "made:on-off"} <= set(found)
+    assert found["made:on-off"]["peak_per_s"] == 20_000.0
+    shown = runner.invoke(app, ["traces"]).stdout
+    assert "made:on-off" in shown and "a bell curve" in shown
+
+
 def test_help_teaches_with_an_example(runner: CliRunner) -> None:
     text = runner.invoke(app, ["compare", "--help"]).stdout
     assert "Example: foretide compare --traces 'pasps_*'" in text

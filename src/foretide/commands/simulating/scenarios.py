@@ -18,7 +18,8 @@ from foretide.sim.run import Input
 from foretide.sim.settings import SimulationSettings
 from foretide.sim.stress import Stress
 from foretide.topology import Topology
-from foretide.traces import RateTrace, known_traces, load_trace
+from foretide.traces import RateTrace, known_traces, load_trace, made_traces
+from foretide.traces.made import is_made
 
 __all__ = ["CALIBRATED", "GROUPS", "CommonOptions", "Found", "find_input", "find_traces", "read_topology", "scenario"]
 
@@ -115,12 +116,23 @@ def find_traces(texts: Sequence[str], option: str = "--traces") -> list[RateTrac
 def _matching(part: str, option: str) -> list[str]:
     if not any(letter in part for letter in "*?["):
         return [part]
+    if is_made(part):
+        return _made(part, option)
     shipped = [name for name in known_traces() if fnmatch(name, part)]
     found = shipped or sorted(path for path in glob.glob(part, recursive=True) if Path(path).is_file())
     if not found:
-        expected = f"a pattern that matches a file, or one of {', '.join(known_traces())}"
+        expected = f"a pattern that matches a file, or one of {', '.join((*known_traces(), *made_traces()))}"
         raise ConfigError(option, expected=expected, got=repr(part))
     return found
+
+
+def _made(part: str, option: str) -> list[str]:
+    """Return the made-up inputs of a pattern, which may be followed by their seed as in 'made:*:3'."""
+    prefix, shape, *seed = part.split(":")
+    found = [name for name in made_traces() if fnmatch(name, f"{prefix}:{shape}")]
+    if not found:
+        raise ConfigError(option, expected=f"a pattern of made-up inputs: {', '.join(made_traces())}", got=repr(part))
+    return [":".join((name, *seed)) for name in found]
 
 
 def _distinctly_named(traces: Sequence[RateTrace], paths: Sequence[str]) -> list[RateTrace]:
