@@ -13,6 +13,7 @@ import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict
 
 from foretide.errors import PlanError
+from foretide.plan.knobs import Knob
 from foretide.records import Floats, Forecast, Ints, Plan, SharedSlots, Term, Window
 from foretide.topology import Topology
 
@@ -79,7 +80,8 @@ class Planner(BaseModel):
 
     Class attributes: `name` for the registry and the command line, `summary` in one line, `spec` the SPEC ids it
     implements, `needs_forecast` whether it reads forecasts, `by_stage` whether it plans slots per stage where operators
-    share them; plans of others are replicas of operators, and a stage has as many slots as its operators replicas.
+    share them; plans of others are replicas of operators, and a stage has as many slots as its operators replicas;
+    `knobs` the settings that trade replicas for waiting, each an alternative to the others.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
@@ -89,6 +91,7 @@ class Planner(BaseModel):
     spec: ClassVar[tuple[str, ...]]
     needs_forecast: ClassVar[bool] = False
     by_stage: ClassVar[bool] = False
+    knobs: ClassVar[tuple[Knob, ...]] = ()
 
     @property
     def intervals_ahead(self) -> int:

@@ -10,6 +10,7 @@ from pydantic import Field
 
 from foretide.plan.base import Planner, Situation
 from foretide.plan.capacity import capacity
+from foretide.plan.knobs import Axis, Knob
 from foretide.plan.load import whole_replicas
 from foretide.records import Floats, Plan, Term
 from foretide.regression import Curve, predict_rates
@@ -61,6 +62,7 @@ class Autoscale(Planner):
     name: ClassVar[str] = "autoscale"
     summary: ClassVar[str] = "linear regression on each operator's input, rescaled outside [β·k, k] (AUTOSCALE)"
     spec: ClassVar[tuple[str, ...]] = ("D1", "D3")
+    knobs: ClassVar[tuple[Knob, ...]] = (Knob(Axis("beta", (0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0))),)
     curves: ClassVar[tuple[Curve, ...]] = ("linear",)
     usable_rule: ClassVar[str] = "a core of its own"
     reserved_rule: ClassVar[str] = "D3 Eq. 13 with a core of its own: Δ/Lat"

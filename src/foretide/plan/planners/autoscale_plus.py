@@ -8,6 +8,7 @@ from pydantic import Field
 
 from foretide.plan.base import Situation
 from foretide.plan.capacity import operator_cpu, reserved_cpu
+from foretide.plan.knobs import Axis, Knob
 from foretide.plan.planners.autoscale import Autoscale
 from foretide.records import Floats
 from foretide.regression import CURVES, Curve
@@ -34,6 +35,7 @@ class AutoscalePlus(Autoscale):
     name: ClassVar[str] = "autoscale-plus"
     summary: ClassVar[str] = "best of three regressions and the CPU replicas can get, rescaled outside [β·k, k] (DABS)"
     spec: ClassVar[tuple[str, ...]] = ("D1", "D2", "D3")
+    knobs: ClassVar[tuple[Knob, ...]] = (Knob(Axis("weight", (0.3, 0.4, 0.5, 0.6, 0.7, 0.85, 1.0))),)
     curves: ClassVar[tuple[Curve, ...]] = CURVES
     usable_rule: ClassVar[str] = "D2 Eq. 7-8: min over replicas of λ·max(used, reserved) + (1 - Σ others' use)/n"
     reserved_rule: ClassVar[str] = "D3 Eq. 13: Δ/Lat·ResCPU·λ"

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from foretide.plan.base import Situation
 from foretide.plan.cost import Costs, as_columns, operator_costs, with_initial
 from foretide.plan.epochs import EpochNeeds
+from foretide.plan.knobs import UTILISATION, Knob
 from foretide.plan.planners.optimal import optimal_timetable
 from foretide.plan.timetable import TimetablePlanner
 from foretide.records import Ints, Term
@@ -121,6 +122,7 @@ class Cba(TimetablePlanner):
     name: ClassVar[str] = "cba"
     summary: ClassVar[str] = "a timetable that balances running, starting, stopping, re-routing (BGElasor's CBA)"
     spec: ClassVar[tuple[str, ...]] = ("B2", "B3")
+    knobs: ClassVar[tuple[Knob, ...]] = (UTILISATION,)
 
     def timetable(self, situation: Situation, ahead: EpochNeeds) -> tuple[Ints, tuple[Term, ...]]:
         """Return the timetable after the three steps, with what each made of the next epoch, and costs."""

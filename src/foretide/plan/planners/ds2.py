@@ -7,6 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from foretide.plan.base import Planner, Situation
+from foretide.plan.knobs import UTILISATION, Knob
 from foretide.plan.load import busy_replicas, whole_replicas
 from foretide.records import Plan, Term
 
@@ -31,6 +32,7 @@ class Ds2(Planner):
     name: ClassVar[str] = "ds2"
     summary: ClassVar[str] = "true processing rates against the sources' last rates, all operators at once (DS2)"
     spec: ClassVar[tuple[str, ...]] = ("OSDI'18",)
+    knobs: ClassVar[tuple[Knob, ...]] = (UTILISATION,)
 
     def plan(self, situation: Situation) -> Plan:
         """Return target rate over true processing rate for every operator."""

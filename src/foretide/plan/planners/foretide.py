@@ -11,6 +11,7 @@ from pydantic import Field, PrivateAttr
 from foretide.errors import PlanError
 from foretide.plan.base import Planner, Situation
 from foretide.plan.evidence import Evidence, Insight
+from foretide.plan.knobs import Axis, Knob
 from foretide.plan.load import busy_replicas, operator_shares, queue_load, source_mix, whole_replicas
 from foretide.plan.lookahead import Lookahead, Prices, Scenarios
 from foretide.plan.possibilities import scenarios
@@ -88,6 +89,7 @@ class Foretide(Planner):
     name: ClassVar[str] = "foretide"
     summary: ClassVar[str] = "least cost of replicas and waiting over all that may arrive; learns delay and overhead"
     spec: ClassVar[tuple[str, ...]] = ("P4", "P5", "B2")
+    knobs: ClassVar[tuple[Knob, ...]] = (Knob(Axis("patience", (0.3, 0.5, 0.75, 1.0, 1.215, 1.5, 2.0, 3.0, 5.0, 8.0))),)
     needs_forecast: ClassVar[bool] = True
 
     patience: float = Field(

@@ -8,6 +8,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from foretide.plan.base import Planner, Situation
+from foretide.plan.knobs import Axis, Knob
 from foretide.plan.utilisation import busy_now, mean_utilisation
 from foretide.records import Plan, Term
 
@@ -27,6 +28,7 @@ class Incremental(Planner):
     name: ClassVar[str] = "incremental"
     summary: ClassVar[str] = "one replica more above a utilisation, one fewer below another"
     spec: ClassVar[tuple[str, ...]] = ("D5",)
+    knobs: ClassVar[tuple[Knob, ...]] = (Knob(Axis("high", (0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95))),)
 
     high: float = Field(default=0.8, gt=0, description="Utilisation above which a replica is added.")
     low: float = Field(default=0.3, ge=0, description="Utilisation below which a replica is taken away.")

@@ -11,6 +11,7 @@ from foretide.errors import PlanError
 from foretide.plan.base import Situation
 from foretide.plan.cost import Costs, as_columns, operator_costs
 from foretide.plan.epochs import EpochNeeds
+from foretide.plan.knobs import UTILISATION, Knob
 from foretide.plan.timetable import TimetablePlanner
 from foretide.records import Floats, Ints, Term
 
@@ -142,6 +143,7 @@ class Optimal(TimetablePlanner):
     name: ClassVar[str] = "optimal"
     summary: ClassVar[str] = "the cheapest timetable over the forecast horizon, found exactly"
     spec: ClassVar[tuple[str, ...]] = ("B2", "B3")
+    knobs: ClassVar[tuple[Knob, ...]] = (UTILISATION,)
 
     def timetable(self, situation: Situation, ahead: EpochNeeds) -> tuple[Ints, tuple[Term, ...]]:
         """Return the cheapest timetable, with its cost."""

@@ -7,6 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from foretide.plan.base import Planner, Situation
+from foretide.plan.knobs import UTILISATION, Knob
 from foretide.plan.load import busy_replicas, operator_shares, queue_load, replica_terms, source_mix, whole_replicas
 from foretide.records import Floats, Plan, Term
 
@@ -23,6 +24,7 @@ class PaSps(Planner):
     name: ClassVar[str] = "pasps"
     summary: ClassVar[str] = "forecast input and every queue upstream, spread down the DAG (PA-SPS)"
     spec: ClassVar[tuple[str, ...]] = ("P4", "P5")
+    knobs: ClassVar[tuple[Knob, ...]] = (UTILISATION,)
     needs_forecast: ClassVar[bool] = True
 
     def plan(self, situation: Situation) -> Plan:

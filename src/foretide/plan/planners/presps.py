@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from foretide.plan.base import Planner, Situation
+from foretide.plan.knobs import UTILISATION, Knob
 from foretide.plan.planners.pasps import plan_for
 from foretide.records import Plan, Term
 
@@ -20,6 +21,7 @@ class Presps(Planner):
     name: ClassVar[str] = "presps"
     summary: ClassVar[str] = "last input and each operator's own queue, spread down the DAG (PRESPS)"
     spec: ClassVar[tuple[str, ...]] = ("P4", "P5")
+    knobs: ClassVar[tuple[Knob, ...]] = (UTILISATION,)
 
     def plan(self, situation: Situation) -> Plan:
         """Apply Eq. 1-6 to the last interval."""

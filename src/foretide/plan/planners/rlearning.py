@@ -12,6 +12,7 @@ from pydantic import Field, PrivateAttr
 
 from foretide.errors import ConfigError
 from foretide.plan.base import Planner, Situation
+from foretide.plan.knobs import Axis, Knob
 from foretide.plan.knowledge import ACTIONS, Buckets, Knowledge
 from foretide.plan.utilisation import busy_now
 from foretide.records import Floats, Ints, Plan, Term
@@ -57,6 +58,7 @@ class RLearning(Planner):
     name: ClassVar[str] = "rlearning"
     summary: ClassVar[str] = "Q-learning from input rate to replicas, one step at a time"
     spec: ClassVar[tuple[str, ...]] = ("D5",)
+    knobs: ClassVar[tuple[Knob, ...]] = (Knob(Axis("overload_cost", (0.3, 1.0, 3.0, 10.0, 30.0))),)
 
     learn: bool = Field(default=True, description="Whether to keep learning; otherwise the knowledge is only used.")
     seed: int = Field(default=0, ge=0, description="Seed of the random choices.")

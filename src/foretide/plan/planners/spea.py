@@ -10,6 +10,7 @@ import numpy.typing as npt
 from foretide.plan.base import Planner, Situation
 from foretide.plan.cost import as_columns
 from foretide.plan.epochs import epoch_needs
+from foretide.plan.knobs import UTILISATION, Knob
 from foretide.plan.load import replica_terms, whole_replicas
 from foretide.records import Ints, Plan, Term
 
@@ -37,6 +38,7 @@ class Spea(Planner):
     name: ClassVar[str] = "spea"
     summary: ClassVar[str] = "the larger of last and forecast input, spread down the DAG (SPEA, proactive baseline)"
     spec: ClassVar[tuple[str, ...]] = ("B3",)
+    knobs: ClassVar[tuple[Knob, ...]] = (UTILISATION,)
     needs_forecast: ClassVar[bool] = True
 
     def plan(self, situation: Situation) -> Plan:

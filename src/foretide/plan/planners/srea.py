@@ -10,6 +10,7 @@ import numpy.typing as npt
 from foretide.plan.base import Planner, Situation
 from foretide.plan.cost import as_columns
 from foretide.plan.epochs import epoch_needs
+from foretide.plan.knobs import UTILISATION, Knob
 from foretide.plan.load import replica_terms, whole_replicas
 from foretide.records import Ints, Plan, Term
 
@@ -35,6 +36,7 @@ class Srea(Planner):
     name: ClassVar[str] = "srea"
     summary: ClassVar[str] = "the last input alone, spread down the DAG (SREA, reactive baseline)"
     spec: ClassVar[tuple[str, ...]] = ("B3",)
+    knobs: ClassVar[tuple[Knob, ...]] = (UTILISATION,)
 
     def plan(self, situation: Situation) -> Plan:
         """Return the need of the current epoch."""

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from foretide.errors import ConfigError
 from foretide.plan.base import Planner, Situation
+from foretide.plan.knobs import Axis, Knob
 from foretide.records import Plan, Term
 
 __all__ = ["Static"]
@@ -24,6 +25,9 @@ class Static(Planner):
     name: ClassVar[str] = "static"
     summary: ClassVar[str] = "a fixed number of replicas, whatever the load"
     spec: ClassVar[tuple[str, ...]] = ("P10", "D5")
+    knobs: ClassVar[tuple[Knob, ...]] = (
+        Knob(Axis("by_operator", (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1), unit="peak")),
+    )
 
     replicas: int | None = Field(
         default=None, ge=1, description="Replicas of every operator not named in `by_operator`."

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from pydantic import Field, PrivateAttr
 
 from foretide.plan.base import Planner, Situation
+from foretide.plan.knobs import Axis, Knob
 from foretide.plan.load import whole_replicas
 from foretide.plan.utilisation import busy_now
 from foretide.records import Floats, Plan, Term
@@ -41,6 +42,12 @@ class Threshold(Planner):
     name: ClassVar[str] = "threshold"
     summary: ClassVar[str] = "one replica per fixed number of waiting events, fewer after a cool-down (as with KEDA)"
     spec: ClassVar[tuple[str, ...]] = ("KEDA",)
+    knobs: ClassVar[tuple[Knob, ...]] = (
+        Knob(
+            Axis("lag_per_replica", (0.02, 0.05, 0.1, 0.2, 0.5, 1.0), unit="replica-intervals"),
+            Axis("cooldown_s", (1, 4, 16), unit="intervals"),
+        ),
+    )
 
     lag_per_replica: float = Field(default=100.0, gt=0, description="Waiting events that one replica is to handle.")
     cooldown_s: float = Field(
