@@ -5,8 +5,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 EXTRAS ?= all,dev,docs
+# What one process compiles, others read: Python's bytecode too, whatever the surroundings say.
+export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: help run test check lint unit slow explore browser spark soak venv java postgres maven chromium format docs docs-config lock bench reproduce bench-spark bench-flink dist check-dist clean
+.PHONY: help run test check lint unit slow explore browser spark soak venv warm-up java postgres maven chromium format docs docs-config lock bench reproduce bench-spark bench-flink dist check-dist clean
 
 help: ## Show what can be made
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -15,7 +17,7 @@ run: venv java ## Run the main job: an application on Spark, steered ahead of it
 	@$(BIN)/foretide run twitter-classification --html out/report.html
 
 test: venv java postgres maven chromium ## Run every check: format, lint, types, layers, tests, documentation
-	@$(MAKE) --no-print-directory -j 2 --output-sync=target lint docs
+	@$(MAKE) --no-print-directory -j 2 --output-sync=target lint docs warm-up
 	@$(MAKE) --no-print-directory unit
 	@$(MAKE) --no-print-directory slow
 	@$(MAKE) --no-print-directory browser
@@ -28,6 +30,9 @@ venv: $(STAMP) ## Make .venv and install the package with all it needs
 $(STAMP): pyproject.toml constraints.txt scripts/make_venv.sh
 	@PYTHON="$(PYTHON)" sh scripts/make_venv.sh $(VENV) "$(EXTRAS)"
 	@touch $(STAMP)
+
+warm-up: venv ## Compile the numerical code ahead of tests and runs, where that is not done
+	$(BIN)/foretide warm-up
 
 java: ## See to Java 17 or newer, which Spark needs
 	@sh scripts/ensure_java.sh
@@ -47,7 +52,6 @@ lint: venv ## Check format, lint, types and the direction of imports
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 
-# Both processes work through one half of the tests each, so that what one compiles is not compiled again by the other.
 unit: venv ## Run the quick tests, which need no Spark
 	$(BIN)/pytest -q -m "not spark and not browser and not kafka and not slow" -n 2 --dist worksteal
 

@@ -46,6 +46,7 @@ expect() { # expect WORD COMMAND...: the command succeeds, and what it prints ha
 
 expect "Usage" "$foretide" --help
 expect "$work/venv" "$work/venv/bin/python" -c "import foretide; print(foretide.__file__, foretide.__version__)"
+expect "kernels" "$foretide" warm-up
 expect "replicas" "$foretide" demo
 expect "pasps" "$foretide" planners
 expect "saved" "$foretide" simulate pasps --trace pasps_logs --policy pasps --forecaster lr --td 30 --json "$work/out.json"

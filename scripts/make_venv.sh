@@ -26,3 +26,5 @@ fi
 echo "foretide: installing into $venv (a few minutes the first time)"
 [ -x "$venv/bin/python" ] || "$python" -m venv "$venv"
 "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[$extras]"
+# Compiled once, here, the numerical code is ready in the first run, and in all processes of the tests.
+"$venv/bin/foretide" warm-up

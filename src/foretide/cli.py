@@ -15,6 +15,7 @@ from foretide.commands.group import ForetideGroup
 from foretide.commands.machine import kafka
 from foretide.commands.machine.doctor import doctor
 from foretide.commands.machine.init import init
+from foretide.commands.machine.warm_up import warm_up
 from foretide.commands.planners import planners
 from foretide.commands.running.plan_spark import plan_spark
 from foretide.commands.running.profile import profile
@@ -39,6 +40,7 @@ app = typer.Typer(
 )
 app.command()(init)
 app.command()(doctor)
+app.command("warm-up")(warm_up)
 app.command()(show)
 app.command("plan-spark")(plan_spark)
 app.command()(run)

@@ -150,6 +150,7 @@ print(json.dumps([found, answers]))
 WORKS = (
     "--help",
     "doctor",
+    "warm-up",
     "demo",
     "planners",
     "show TOPOLOGY",
