@@ -17,7 +17,7 @@ from foretide.forecast.registry import FORECASTERS
 from foretide.health.manager import HealthSettings
 from foretide.plan.base import Planner
 from foretide.plan.cost import Costs
-from foretide.plan.guards import GuardSettings
+from foretide.plan.guards import CalendarWindow, GuardSettings
 from foretide.plan.registry import PLANNERS
 from foretide.service.settings import ServiceSettings
 from foretide.sim.settings import Failure, Keys, MicroBatch, Restart, SimulationSettings, Workers
@@ -35,6 +35,7 @@ SETTINGS: tuple[type[BaseModel], ...] = (
     ControlSettings,
     LoopSettings,
     GuardSettings,
+    CalendarWindow,
     Costs,
     StoreSettings,
     ServiceSettings,

@@ -95,6 +95,11 @@ class ControlLoop:
     settings : LoopSettings
         How often, from what, and whether to act at all.
 
+    Raises
+    ------
+    ConfigError
+        When a guard does not fit the topology.
+
     Examples
     --------
     >>> from foretide.clock import ManualClock
@@ -116,6 +121,8 @@ class ControlLoop:
     def __init__(self, topology: Topology, parts: Parts, settings: LoopSettings | None = None) -> None:
         self.topology, self.parts = topology, parts
         self.settings = settings or LoopSettings()
+        if isinstance(parts.planner, Guarded):
+            parts.planner.check(topology, parts.stages)
         self._monitor = Monitor(topology, self.settings)
         self._forecasts = ForecastStage(parts.forecaster, parts.trained_models(), self.settings.deadline_s)
         self._in_force: Plan | None = None

@@ -13,7 +13,7 @@ from foretide.control.settings import ControlSettings, ExecutorSettings
 from foretide.errors import ConfigError
 from foretide.events import EventSink
 from foretide.forecast.training.model_store import ModelStore
-from foretide.plan import Guarded, Planner, make_planner, standard_guards
+from foretide.plan import Guarded, GuardSettings, Planner, make_planner, standard_guards
 from foretide.plan.base import Situation
 from foretide.plan.load import known_execution_s, needed_replicas
 from foretide.plan.planners.threshold import Threshold
@@ -89,7 +89,7 @@ class Steering:
             forecaster=self.forecaster_name,
             trace=trace,
             td_s=self.settings.loop.td_s,
-            settings=self.settings.model_dump(),
+            settings=self.settings.model_dump(mode="json"),
         )
 
 
@@ -104,8 +104,8 @@ def make_steering(
 ) -> Steering:
     """Return what steers a topology under a policy.
 
-    Guards stand behind planners that size operators by their load. Rules with thresholds of their own run without;
-    their waiting times, meant for real time, pass as fast as the trace.
+    Guards stand behind the planner. Those with targets of their own (utilisation, catch-up) are left out behind rules
+    with thresholds, whose waiting times, meant for real time, pass as fast as the trace.
 
     Parameters
     ----------
@@ -140,7 +140,7 @@ def make_steering(
         planner=planner,
         policy=policy.name,
         replicas=fixed or {},
-        whole_lag=isinstance(planner, Threshold),
+        whole_lag=policy.planner == Threshold.name,
         execution_s=execution_s or {},
         overestimated=sum(peak.values()) or None,
         executors=executors,
@@ -164,10 +164,14 @@ def _make_running_planner(policy: Policy, topology: Topology, settings: ControlS
         given["cooldown_s"] = float(kind.model_fields["cooldown_s"].default) / trace_speed(topology)
     planner = make_planner(policy.planner, **given)
     if isinstance(planner, Threshold):
-        return _StageThreshold(**planner.model_dump(), stages=_stages(topology))
+        planner = _StageThreshold(**planner.model_dump(), stages=_stages(topology))
     by_load = kind.needs_forecast or policy.planner in ("ds2", "presps")
-    guards = standard_guards(settings.guards) if by_load else ()
-    return Guarded(planner=planner, guards=guards) if guards else planner
+    guards = settings.guards if by_load else settings.guards.without_targets()
+    if guards == GuardSettings():
+        return planner
+    guarded = Guarded(planner=planner, guards=standard_guards(guards))
+    guarded.check(topology, compile_stages(topology).shared_slots)
+    return guarded
 
 
 class _StageThreshold(Threshold):

@@ -11,9 +11,10 @@ import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict
 
 from foretide.plan.base import Planner, Situation
-from foretide.records import Floats, Ints, Plan, Term
+from foretide.records import Floats, Ints, Plan, SharedSlots, Term
+from foretide.topology import Topology
 
-__all__ = ["Guard", "Guarded", "bounds_of", "changed_at_s", "changes_in_words"]
+__all__ = ["Guard", "Guarded", "bounds_of", "changed_at_s", "changes_in_words", "fewest_slots"]
 
 # As many operators as a note names; the terms hold the rest.
 _NAMED = 5
@@ -35,6 +36,15 @@ class Guard(BaseModel):
     @abstractmethod
     def apply(self, plan: Plan, situation: Situation) -> Plan:
         """Return the plan, changed where it breaks the rule."""
+
+    def check(self, topology: Topology, stages: SharedSlots | None) -> None:
+        """Check that its settings fit what runs; `stages` are given where plans are slots per stage.
+
+        Raises
+        ------
+        ConfigError
+            When they cannot be kept.
+        """
 
     def revise(self, plan: Plan, counts: npt.ArrayLike, equation: str, note: str = "") -> Plan:
         """Return `plan` with other counts; `note` is followed by what changed, and left out when empty."""
@@ -60,6 +70,11 @@ def changes_in_words(plan: Plan, after: Ints) -> str:
     words = [f"{plan.units[at]} {plan.counts[at]} -> {after[at]}" for at in changed[:_NAMED]]
     more = changed.size - _NAMED
     return ", ".join(words) + (f" and {more} more" if more > 0 else "")
+
+
+def fewest_slots(topology: Topology, stages: SharedSlots | None) -> int:
+    """Return the fewest slots that can be planned: the minima of all operators, or of all stages, together."""
+    return int((topology.minimum_replicas if stages is None else stages.least).sum())
 
 
 def bounds_of(plan: Plan, situation: Situation) -> tuple[Ints, Ints]:
@@ -120,6 +135,19 @@ class Guarded:
     def intervals_ahead(self) -> int:
         """How many intervals of forecast the planner wants."""
         return self.planner.intervals_ahead
+
+    def check(self, topology: Topology, stages: SharedSlots | None = None) -> None:
+        """Check that the settings of every guard fit a topology, whose `stages` share slots where they are given.
+
+        Raises
+        ------
+        ConfigError
+            When a guard names an operator that there is none of, or the minima exceed what it allows.
+        """
+        if isinstance(self.planner, Guarded):
+            self.planner.check(topology, stages)
+        for guard in self.guards:
+            guard.check(topology, stages if self.by_stage else None)
 
     def plan(self, situation: Situation) -> Plan:
         """Return the planner's plan after every guard."""

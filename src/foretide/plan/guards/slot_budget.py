@@ -7,12 +7,13 @@ from typing import ClassVar
 import numpy as np
 from pydantic import Field
 
-from foretide.errors import PlanError
+from foretide.errors import ConfigError, PlanError
 from foretide.plan.base import Situation
-from foretide.plan.guards.base import Guard, bounds_of
-from foretide.records import Ints, Plan
+from foretide.plan.guards.base import Guard, bounds_of, fewest_slots
+from foretide.records import Ints, Plan, SharedSlots
+from foretide.topology import Topology
 
-__all__ = ["SlotBudget", "share_slots"]
+__all__ = ["SlotBudget", "check_minima", "share_slots"]
 
 # Halvings until the factor is as exact as a float between 0 and 1 can be.
 _HALVINGS = 60
@@ -31,6 +32,10 @@ class SlotBudget(Guard):
     summary: ClassVar[str] = "sharing of slots"
 
     slots: int = Field(ge=1, description="Replicas that all operators together may have.")
+
+    def check(self, topology: Topology, stages: SharedSlots | None) -> None:
+        """Check that the minima fit in."""
+        check_minima("guards.slots", self.slots, fewest_slots(topology, stages))
 
     def apply(self, plan: Plan, situation: Situation) -> Plan:
         """Share the slots where the plan exceeds them.
@@ -52,6 +57,23 @@ class SlotBudget(Guard):
         granted = share_slots(np.maximum(plan.counts, minimum), minimum, self.slots)
         equation = f"slot budget: r = max(minimum, ⌊f·r⌋) with the largest f so that Σ r ≤ {self.slots}"
         return self.revise(plan, granted, equation, f"slot budget {self.slots}")
+
+
+def check_minima(setting: str, most: float | None, slots: int, seconds: float = 1) -> None:
+    """Check that so many slots, the fewest that can be planned, are within a limit.
+
+    Raises
+    ------
+    ConfigError
+        When `seconds` of them are more than `most`.
+    """
+    if most is not None and most < slots * seconds:
+        raise ConfigError(
+            setting,
+            expected=f"at least {slots * seconds:g}, what the minima of {slots} in all take",
+            got=f"{most:g}",
+            remedy="raise it, or lower the minima",
+        )
 
 
 def share_slots(wanted: Ints, minimum: Ints, slots: int) -> Ints:
