@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import time
+from typing import Annotated
 
 import typer
 
 __all__ = ["warm_up"]
 
 
-def warm_up() -> None:
+def warm_up(
+    as_json: Annotated[bool, typer.Option("--json", help="Print counts and seconds as JSON.")] = False,
+) -> None:
     """Compile the numerical code of forecasters, planners, groupings and the simulator, so that no run has to.
 
     The machine code is kept on disk: beside the package if that folder can be written, else in the user's cache
@@ -30,4 +34,8 @@ def warm_up() -> None:
     found = count_files()
     if not found:
         raise ConfigError("NUMBA_CACHE_DIR", expected="a folder that can be written", got="none for the machine code")
-    typer.echo(f"compiled {found - before} of {found} kernels in {time.perf_counter() - began_s:.1f} s")
+    took_s = time.perf_counter() - began_s
+    if as_json:
+        typer.echo(json.dumps({"compiled": found - before, "kernels": found, "seconds": round(took_s, 1)}))
+    else:
+        typer.echo(f"compiled {found - before} of {found} kernels in {took_s:.1f} s")
