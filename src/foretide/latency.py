@@ -1,14 +1,18 @@
-"""Latencies of many events in little space: a histogram that adds up."""
+"""Latencies of many events in little space: a histogram that adds up, and how a stream began."""
 
 from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["LatencyHistogram"]
+__all__ = ["COLD_S", "LatencyHistogram", "Opening"]
 
 # Bins of 5 % width from a millisecond to a day: a percentile is known within 2.5 %.
 _LOW_S, _GROWTH, _BINS = 1e-3, 1.05, 380
+#: For how many seconds after its first event a stream counts as cold.
+COLD_S = 30.0
+# Two instants closer than this are the same.
+_SAME_INSTANT_S = 1e-6
 
 
 class LatencyHistogram:
@@ -87,3 +91,45 @@ class LatencyHistogram:
             return float("nan")
         place = int(np.searchsorted(np.cumsum(self._counts), level * self.count - 1e-9))
         return float(_LOW_S * _GROWTH ** (min(place, _BINS - 1) + 0.5))
+
+
+class Opening:
+    """How a stream began: its latencies of the first seconds apart from those after, and when its first plan came.
+
+    The stream begins with the first event that comes; a stretch counts where it ends.
+
+    Examples
+    --------
+    >>> opening, quick, slow = Opening(), LatencyHistogram(), LatencyHistogram()
+    >>> quick.add([0.1], [10]), slow.add([2.0], [10])
+    (None, None)
+    >>> opening.add(101.0, 1.0, came=True, latency=slow)
+    >>> opening.add(131.0, 1.0, came=True, latency=quick)
+    >>> opening.planned(103.5)
+    >>> opening.first_plan_s, opening.cold.count, opening.warm.count
+    (3.5, 10, 10)
+    """
+
+    def __init__(self) -> None:
+        #: Of the events that left within the first `COLD_S` seconds, and of those that left later.
+        self.cold, self.warm = LatencyHistogram(), LatencyHistogram()
+        #: When the stretch began in which the first event came; NaN before that.
+        self.began_at_s = float("nan")
+        self._first_plan_at_s = float("nan")
+
+    def add(self, ended_at_s: float, duration_s: float, *, came: bool, latency: LatencyHistogram) -> None:
+        """Take the latencies of a stretch, in which events `came` to the sources or not."""
+        if came and np.isnan(self.began_at_s):
+            self.began_at_s = ended_at_s - duration_s
+        late = ended_at_s > self.began_at_s + COLD_S + _SAME_INSTANT_S
+        (self.warm if late else self.cold).merge(latency)
+
+    def planned(self, at_s: float) -> None:
+        """Note that a plan was made and put in force, or found to be in force; the first one counts."""
+        if np.isnan(self._first_plan_at_s):
+            self._first_plan_at_s = at_s
+
+    @property
+    def first_plan_s(self) -> float:
+        """Seconds from the beginning to the first plan, 0 for one made before it; NaN while one of them is missing."""
+        return float(np.maximum(0.0, self._first_plan_at_s - self.began_at_s))

@@ -12,7 +12,7 @@ import numpy as np
 from foretide.control.course import RunCourse
 from foretide.control.decision import Decision
 from foretide.errors import MetricsError
-from foretide.latency import LatencyHistogram
+from foretide.latency import LatencyHistogram, Opening
 from foretide.metrics import (
     mean_absolute_percentage_error,
     processed_ratio,
@@ -22,10 +22,23 @@ from foretide.metrics import (
     throughput_degradation,
 )
 from foretide.plan.load import needed_replicas
-from foretide.records import Floats, Ints, Plan
+from foretide.records import Floats, Ints, Measurement, Plan
+from foretide.store.samples import LatencySample
 
-__all__ = ["Estimate", "RunScore", "Yardstick", "estimate_of", "estimates_of", "score_run"]
+__all__ = [
+    "OPENING",
+    "Estimate",
+    "RunScore",
+    "Yardstick",
+    "estimate_of",
+    "estimates_of",
+    "note_plan",
+    "opening_of",
+    "score_run",
+]
 
+#: The metrics of how a run began.
+OPENING = ("first_plan_s", "cold_p95_ms", "warm_p95_ms")
 # Two instants closer than this are the same.
 _SAME_INSTANT_S = 1e-6
 
@@ -54,6 +67,11 @@ class RunScore:
         MAPE of the replicas planned for each interval against those that what came, and what waited, needed (P8).
     changes : int
         How often an operator got another number of replicas.
+    first_plan_s : float
+        Seconds from the first event to the first plan that was put in force, or found to be in force.
+    cold_p95_ms, warm_p95_ms : float
+        The 95th percentile of latency of the events that left within 30 s of the first event, and of those that left
+        later.
     """
 
     saved: float
@@ -67,6 +85,9 @@ class RunScore:
     error_input: float
     error_replica: float
     changes: int
+    first_plan_s: float = math.nan
+    cold_p95_ms: float = math.nan
+    warm_p95_ms: float = math.nan
 
     def to_data(self) -> dict[str, float | int | None]:
         """Return them as plain data, ready for JSON: what does not apply is None."""
@@ -128,6 +149,7 @@ def score_run(
     latency: LatencyHistogram,
     by: Yardstick,
     processed: float | None = None,
+    opening: Opening | None = None,
 ) -> RunScore:
     """Return the metrics of a run.
 
@@ -143,6 +165,8 @@ def score_run(
         What to measure by.
     processed : float, optional
         Events processed ÷ received, from whoever counts event by event; else what the last operators finished counts.
+    opening : Opening, optional
+        How the stream began; what belongs to it is not known otherwise.
 
     Raises
     ------
@@ -166,7 +190,33 @@ def score_run(
         error_input=error_input,
         error_replica=error_replica,
         changes=replica_changes(replicas),
+        **({} if opening is None else _opening(opening)),
     )
+
+
+def opening_of(
+    measurements: Iterable[Measurement], latencies: Iterable[LatencySample], decisions: Iterable[Decision] = ()
+) -> Opening:
+    """Return how a recorded run began, from all that was recorded of it."""
+    opening = Opening()
+    for measured in measurements:
+        opening.add(measured.ended_at_s, measured.duration_s, came=measured.arrived.any(), latency=LatencyHistogram())
+    for sample in latencies:
+        opening.add(sample.ended_at_s, sample.duration_s, came=False, latency=sample.histogram)
+    for decision in decisions:
+        note_plan(opening, decision)
+    return opening
+
+
+def note_plan(opening: Opening, decision: Decision, at_s: float | None = None) -> None:
+    """Note a decision that put a plan in force, found it in force, or advised one: when it began, or `at_s`."""
+    if decision.action is not None and decision.action.status != "refused":
+        opening.planned(decision.at_s if at_s is None else at_s)
+
+
+def _opening(opening: Opening) -> dict[str, float]:
+    cold_s, warm_s = (part.quantile_s(0.95) for part in (opening.cold, opening.warm))
+    return dict(zip(OPENING, (opening.first_plan_s, 1e3 * cold_s, 1e3 * warm_s), strict=True))
 
 
 def _expected(decision: Decision, plan: Plan, td_s: float) -> float:

@@ -120,6 +120,9 @@ def score_figures(score: RunScore) -> tuple[Figure, ...]:
         Figure("error of input", _number(score.error_input, ".3f"), "MAPE of the input expected per interval"),
         Figure("error of replicas", _number(score.error_replica, ".3f"), "MAPE against the replicas needed"),
         Figure("changes", f"{score.changes:,}", "changes of an operator's number of replicas"),
+        Figure("first plan", _seconds(score.first_plan_s), "from the first event to the first plan in force"),
+        Figure("latency, p95, cold", _milliseconds(score.cold_p95_ms), "of events that left in the first 30 s"),
+        Figure("latency, p95, warm", _milliseconds(score.warm_p95_ms), "of events that left later"),
     )
 
 
@@ -227,6 +230,10 @@ def _simulated_notes(report: SimulationReport) -> tuple[str, ...]:
 
 def _number(value: float, form: str) -> str:
     return format(value, form) if math.isfinite(value) else "–"
+
+
+def _seconds(value: float) -> str:
+    return f"{value:.1f} s" if math.isfinite(value) else "–"
 
 
 def _milliseconds(value: float) -> str:

@@ -295,6 +295,9 @@ class Score(BaseModel):
     error_input: float | None = None
     error_replica: float | None = None
     changes: int | None = None
+    first_plan_s: float | None = Field(default=None, description="Seconds from the first event to the first plan.")
+    cold_p95_ms: float | None = Field(default=None, description="Of events that left in the first 30 s.")
+    warm_p95_ms: float | None = Field(default=None, description="Of events that left later.")
 
 
 class OverrideEntry(BaseModel):

@@ -12,7 +12,7 @@ import numpy as np
 
 from foretide.control.course import RunCourse, while_it_ran
 from foretide.control.recorded import recalled
-from foretide.control.score import Yardstick, estimates_of, score_run
+from foretide.control.score import OPENING, Yardstick, estimates_of, opening_of, score_run
 from foretide.errors import MetricsError
 from foretide.events import Event
 from foretide.latency import LatencyHistogram
@@ -247,10 +247,12 @@ def feature_entry(sample: FeatureSample) -> dict[str, Any]:
 
 def run_score(run: RecordedRun, most: int) -> dict[str, Any]:
     """Return the metrics of SPEC P8 of a run so far, savings against the whole pool of replicas."""
-    measurements = run.measurements(last=most)
+    measurements, latencies = run.measurements(last=most), run.latencies()
     topology = topology_of(run.info)
     td_s = run.info.td_s or 30.0
-    latency = run.latency()
+    latency = LatencyHistogram()
+    for sample in latencies:
+        latency.merge(sample.histogram)
     replicas = [int(one.replicas.sum()) for one in measurements]
     body: dict[str, Any] = {
         "seconds": sum(one.duration_s for one in measurements),
@@ -262,9 +264,15 @@ def run_score(run: RecordedRun, most: int) -> dict[str, Any]:
         "latency_p50_ms": 1e3 * latency.quantile_s(0.5),
     }
     try:
-        estimates = estimates_of(map(recalled, run.decisions(last=most)), td_s)
-        by = Yardstick(r_over=float(body["pool"]), td_s=td_s)
-        body |= asdict(score_run(RunCourse.of(topology, while_it_ran(measurements)), estimates, latency, by))
+        decisions = [recalled(stored) for stored in run.decisions(last=most)]
+        by, course = (
+            Yardstick(r_over=float(body["pool"]), td_s=td_s),
+            RunCourse.of(topology, while_it_ran(measurements)),
+        )
+        # Where the beginning is not among what was read, nothing can be said about it.
+        opening = opening_of(measurements, latencies, decisions) if len(measurements) < most else None
+        body |= asdict(score_run(course, estimates_of(decisions, td_s), latency, by, opening=opening))
+        body |= {name: run.info.outcome[name] for name in OPENING if run.info.outcome.get(name) is not None}
     except MetricsError:
         pass  # nothing has been measured yet
     return {name: rounded(value) for name, value in body.items()}

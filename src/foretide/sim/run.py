@@ -12,7 +12,7 @@ import numpy as np
 from foretide.clock import ManualClock
 from foretide.control.decision import Decision
 from foretide.control.loop import ControlLoop, Parts
-from foretide.control.score import Estimate, Yardstick, estimate_of, score_run
+from foretide.control.score import Estimate, Yardstick, estimate_of, note_plan, score_run
 from foretide.errors import ConfigError, PlanError
 from foretide.metrics import processed_ratio
 from foretide.plan.load import needed_replicas
@@ -98,6 +98,7 @@ def simulate(
     log = _Log(options.control.td_s, options.keep_decisions)
     for decision in _drive(loop, tap, clock, duration_s, options.simulation.step_s):
         log.add(decision)
+        note_plan(tap.opening, decision)
         if watch is not None:
             watch(decision.at_s, duration_s)
     return _report(warm, traces, options, tap, system, log, loop.failures.get("forecast", 0))
@@ -225,6 +226,7 @@ def _report(
     stand_ins: int,
 ) -> SimulationReport:
     totals = system.totals
+    processed = processed_ratio(totals.received, totals.processed)
     course = tap.course(options.simulation.service_factor)
     by = Yardstick(
         r_over=options.r_over or float(peak_replicas(topology, traces).sum()),
@@ -235,7 +237,7 @@ def _report(
         topology=topology,
         trace=name_of(traces),
         options=options,
-        metrics=score_run(course, log.estimates, tap.latency, by, processed_ratio(totals.received, totals.processed)),
+        metrics=score_run(course, log.estimates, tap.latency, by, processed, tap.opening),
         course=course,
         decisions=tuple(log.decisions),
         totals={name: float(count) for name, count in totals._asdict().items()},

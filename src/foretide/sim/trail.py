@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from foretide.control.course import LATENCY_NAMES, RunCourse, latency_columns, latency_row
 from foretide.control.ports import Actuator, MetricSource
-from foretide.latency import LatencyHistogram
+from foretide.latency import LatencyHistogram, Opening
 from foretide.records import Floats, Measurement
 from foretide.sim.stress import Stress
 from foretide.topology import Topology
@@ -54,6 +54,8 @@ class Tap:
         self._new: list[Measurement] = []
         #: The latencies of the events that count.
         self.latency = LatencyHistogram()
+        #: How the stream began, counted from its first event, whatever counts otherwise.
+        self.opening = Opening()
 
     def poll(self, now_s: float) -> None:
         """Take what the system did up to now."""
@@ -64,6 +66,8 @@ class Tap:
             self._steps.append([step.ended_at_s], step.arrived, step.processed, step.queued, step.replicas)
         recent = self._system.take_latency()
         self._polls.append(latency_row(now_s, recent))
+        came = any(step.arrived.any() for step in measured)
+        self.opening.add(now_s, sum(step.duration_s for step in measured), came=came, latency=recent)
         if now_s > self._count_from_s + 1e-6:
             self.latency.merge(recent)
 

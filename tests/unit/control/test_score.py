@@ -11,10 +11,11 @@ from topologies import line, step
 
 from foretide.control import Decision
 from foretide.control.course import RunCourse, while_it_ran
-from foretide.control.score import RunScore, Yardstick, estimate_of, estimates_of, score_run
+from foretide.control.score import RunScore, Yardstick, estimate_of, estimates_of, opening_of, score_run
 from foretide.errors import MetricsError
 from foretide.latency import LatencyHistogram
-from foretide.records import Forecast, Measurement, Plan, Term, Window
+from foretide.records import Action, ActionStatus, Forecast, Measurement, Plan, Term, Window
+from foretide.store.samples import LatencySample
 from foretide.topology import Topology
 
 TD_S = 10.0
@@ -289,3 +290,27 @@ def test_what_does_not_apply_is_none_in_plain_data() -> None:
     metrics = scored()
     assert metrics.to_data()["error_input"] is None
     assert metrics.to_data()["changes"] == 2
+
+
+def test_a_run_tells_when_its_first_plan_came_and_what_was_cold() -> None:
+    # The first event comes in the stretch that begins at 10 s; what left by 40 s is cold.
+    measurements = (measured(10.0, 0, 0, (1, 1)), measured(20.0, 100, 80, (1, 1)), measured(50.0, 100, 120, (1, 1)))
+    slow, quick = LatencyHistogram(), LatencyHistogram()
+    slow.add([2.0], [80])
+    quick.add([0.2], [120])
+    latencies = (LatencySample(20.0, 10.0, slow), LatencySample(50.0, 10.0, quick))
+    skipped, made = decided(20.0, 10.0, (1, 1)), decided(23.0, 10.0, (2, 1))
+    status: tuple[ActionStatus, ...] = ("refused", "applied")
+    replicas = dict.fromkeys(("planned", "requested", "observed"), np.array([1, 1]))
+    decisions = [
+        replace(one, action=Action(plan_id="plan", at_s=one.at_s, status=of, **replicas))
+        for one, of in zip((skipped, made), status, strict=True)
+    ]
+    opening = opening_of(measurements, latencies, decisions)
+    course = RunCourse.of(LINE, measurements)
+    score = score_run(course, (), latency(), Yardstick(r_over=5, td_s=TD_S), opening=opening)
+    # The plan at 20.3 s was refused, the one at 23.3 s was not.
+    assert score.first_plan_s == pytest.approx(13.3)
+    assert score.cold_p95_ms == pytest.approx(2000.0, rel=0.03)
+    assert score.warm_p95_ms == pytest.approx(200.0, rel=0.03)
+    assert scored().to_data()["first_plan_s"] is None

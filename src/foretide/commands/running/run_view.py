@@ -189,11 +189,16 @@ _FORESEEN = (
     ("error_replica", "of replicas", ".3f"),
     ("changes", "changes", ",d"),
 )
+_BEGAN = (
+    ("first_plan_s", "first plan s", ".1f"),
+    ("cold_p95_ms", "p95 ms, first 30 s", ",.0f"),
+    ("warm_p95_ms", "after", ",.0f"),
+)
 
 
 def comparison_view(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
-    """Return the metrics of runs as two tables that fit 80 columns, a line for each policy."""
-    return Group(_metrics(rows, _USED), Text(), _metrics(rows, _FORESEEN))
+    """Return the metrics of runs as three tables that fit 80 columns, a line for each policy."""
+    return Group(_metrics(rows, _USED), Text(), _metrics(rows, _FORESEEN), Text(), _metrics(rows, _BEGAN))
 
 
 def _metrics(rows: Sequence[Mapping[str, Any]], columns: Sequence[tuple[str, str, str]]) -> Table:

@@ -98,6 +98,8 @@ const METRICS = [
   ["latency p99", "latency_p99_ms", (value) => seconds(value / 1000), true], ["processed ÷ received", "processed", (value) => number(value, 4), false],
   ["throughput degradation", "degradation", (value) => number(value), true], ["error of input", "error_input", (value) => number(value), true],
   ["error of replicas", "error_replica", (value) => number(value), true], ["changes", "changes", (value) => number(value), true],
+  ["first plan after", "first_plan_s", seconds, true], ["latency p95, first 30 s", "cold_p95_ms", (value) => seconds(value / 1000), true],
+  ["latency p95, after that", "warm_p95_ms", (value) => seconds(value / 1000), true],
   ["longest queue", "queued_most", (value) => number(value), true], ["events", "events", (value) => number(value, 4), null],
 ];
 

@@ -20,6 +20,7 @@ from foretide.background import Background
 from foretide.clock import Clock, SystemClock
 from foretide.control import ControlLoop, ControlSettings, Decision, Parts
 from foretide.control.profiles import DriftWatch
+from foretide.control.score import note_plan
 from foretide.control.steering import Steering
 from foretide.errors import ForetideError
 from foretide.events import Event, EventLog, EventSink, FanOut, Severity
@@ -208,6 +209,7 @@ class Controller(Background):
 
     def _keep(self, decision: Decision) -> None:
         self.decisions.append(decision)
+        note_plan(self.sampler.opening, decision, self._clock.now_s())
         if decision.window is not None:
             self._drift.look(decision.window)
         self._report_executors()

@@ -14,7 +14,7 @@ from foretide.background import Background
 from foretide.clock import Clock, SystemClock
 from foretide.errors import MetricsError
 from foretide.events import Event, EventLog, EventSink, Severity
-from foretide.latency import LatencyHistogram
+from foretide.latency import LatencyHistogram, Opening
 from foretide.records import Measurement
 from foretide.spark.steering.monitor import Observed, Sample, SparkMonitor
 from foretide.store.merging import joined
@@ -160,6 +160,8 @@ class Sampler(Background):
             running, clock=self._clock, period_s=period_s, collected=collected, ticks=ticks, on_sample=self._keep
         )
         self._log = SampleLog(kept)
+        #: How the stream began.
+        self.opening = Opening()
         self._blind = False
         self._told: set[tuple[str, str, str]] = set()
 
@@ -195,9 +197,11 @@ class Sampler(Background):
 
     def _keep(self, sample: Sample) -> None:
         self._log.append(sample)
+        measurement = sample.measurement
+        came = bool(measurement.arrived.any())
+        self.opening.add(measurement.ended_at_s, measurement.duration_s, came=came, latency=sample.latency)
         if self._recorder is None:
             return
-        measurement = sample.measurement
         try:
             self._recorder.measured((measurement,))
             if sample.latency.count:

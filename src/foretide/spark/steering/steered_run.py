@@ -156,6 +156,7 @@ class SteeredTopologyRun(TopologyRun):
         td_s, most = self.steering.settings.loop.td_s, int(course.replicas.sum(axis=1).max(initial=1))
         by = Yardstick(r_over=self.steering.overestimated or most, td_s=td_s)
         try:
-            return score_run(course, estimates_of(decisions, td_s), latency, by)
+            opening = self.controller.sampler.opening
+            return score_run(course, estimates_of(decisions, td_s), latency, by, opening=opening)
         except MetricsError:
             return None
