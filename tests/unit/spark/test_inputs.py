@@ -15,7 +15,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from foretide.clock import ManualClock
 from foretide.errors import ConfigError
 from foretide.spark.columns import spark_schema
-from foretide.spark.inputs.contract import InputSpec, LogInput, StageInput, TraceInput, open_input
+from foretide.spark.inputs.contract import NEVER_US, InputSpec, LogInput, StageInput, TraceInput, open_input
 from foretide.spark.inputs.faults import read_fault
 from foretide.spark.inputs.planned import Planned, Position
 from foretide.spark.inputs.stage_source import RowCut, StageDataSource, StageFeed, StageStreamReader, read_unread
@@ -64,6 +64,12 @@ class TestTrace:
         at_once = TraceInput(InputSpec("in", "trace", {"trace": trace, "until": "all", "started_at": 7}))
         assert at_once.begin(0)["started_us"] == 7_000_000
         assert at_once.available(at_once.begin(0), 0) == 1000
+
+    def test_nothing_is_due_of_a_replay_that_is_held(self, trace: str) -> None:
+        part = TraceInput(InputSpec("in", "trace", {"trace": trace}))
+        held = part.held(part.begin(0))
+        assert (part.available(held, 10**9), part.available(held, NEVER_US)) == (0, 1000)
+        assert part.slices(held, 4) == []
 
     def test_a_position_of_another_trace_is_refused(self, trace: str) -> None:
         one, two = (TraceInput(InputSpec("in", "trace", {"trace": trace, "seed": seed})) for seed in (1, 2))
@@ -202,6 +208,33 @@ class TestStageSource:
         reader.partitions(start, reader.latestOffset(start, ALL))
         planned = Planned.read(feed.planned_path)
         assert planned is not None and planned.follows(None) and planned.rows == {"in": 0, "a-b": 0}
+
+    def test_a_replay_begins_once_the_first_batch_is_through(self, feed: StageFeed, trace: str) -> None:
+        # Ten events a second. Spark runs the first batch whether it has rows or not, here for 7 s.
+        timed = replace(feed, inputs=(InputSpec("in", "trace", {"trace": trace, "payload": "ids"}),))
+        clock = ManualClock(1000.0)
+        reader = StageStreamReader(timed, clock=clock)
+        start = reader.initialOffset()
+        clock.sleep_s(2.0)
+        first = reader.latestOffset(start, ALL)
+        assert first == start
+        reader.partitions(start, first)
+        clock.sleep_s(5.0)
+        assert reader.latestOffset(json.loads(json.dumps(first)), ALL) == first, "no event is due when it begins"
+        clock.sleep_s(3.0)
+        second = reader.latestOffset(first, ALL)
+        assert (second["in"]["next"], second["in"]["started_us"]) == (30, 1_007_000_000)
+        reported = reader.reportLatestOffset()
+        assert reported is not None and reported["in"]["next"] == 30
+        # One that is started again before there were rows begins anew, one that had some goes on.
+        again = StageStreamReader(timed, clock=clock)
+        assert again.latestOffset(first, ALL) == first
+        assert StageStreamReader(timed, clock=clock).latestOffset(second, ALL) == second
+
+    def test_a_replay_whose_beginning_is_given_is_not_held(self, feed: StageFeed, trace: str) -> None:
+        given = {"trace": trace, "payload": "ids", "started_at": 990}
+        reader = StageStreamReader(replace(feed, inputs=(InputSpec("in", "trace", given),)), clock=ManualClock(1000.0))
+        assert reader.latestOffset(reader.initialOffset(), ALL)["in"]["next"] == 100
 
     def test_a_first_batch_that_is_replayed_keeps_its_schedule(self, feed: StageFeed) -> None:
         first = self.reader(feed)

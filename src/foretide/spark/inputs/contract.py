@@ -173,9 +173,19 @@ class TraceInput:
                 got=f"others ({self._plan.fingerprint})",
                 remedy="restore the options, or start from a fresh checkpoint",
             )
-        if self._plan.at_once:
+        if self._plan.at_once or now_us >= NEVER_US:
             return self._plan.replay.total_events
-        return self._plan.replay.due_by(position["started_us"], now_us)
+        started_us = position["started_us"]
+        return int(position["next"]) if started_us is None else self._plan.replay.due_by(started_us, now_us)
+
+    def held(self, position: Position) -> Position:
+        """Return the position before event 0 of a schedule that has not begun; one that was given cannot be held."""
+        given = self._plan.at_once or self._plan.started_us is not None
+        return position if given else {**position, "started_us": None}
+
+    def started(self, position: Position, now_us: int) -> Position:
+        """Return the position with a schedule that begins now, if it was held."""
+        return position if position["started_us"] is not None else {**position, "started_us": now_us}
 
     def advance(self, position: Position, next: int) -> Position:
         """Return the position of the next batch."""
@@ -188,6 +198,8 @@ class TraceInput:
     def slices(self, position: Position, count: int) -> Sequence[Sequence[Slice]]:
         """Cut the events of a batch into ranges of nearly equal length."""
         first, rows = position["first"], position["next"] - position["first"]
+        if not rows:
+            return []
         bounds = [first + rows * part // count for part in range(count + 1)]
         return [
             [_TraceSlice(self.name, self._plan.replay, low, high, position["started_us"])]

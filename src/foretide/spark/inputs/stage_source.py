@@ -23,7 +23,7 @@ from pyspark.sql.types import StructType
 from foretide.clock import Clock, SystemClock
 from foretide.files import replace_json
 from foretide.spark.columns import arrow_schema, conform
-from foretide.spark.inputs.contract import InputSpec, StageInput, deal, open_input
+from foretide.spark.inputs.contract import InputSpec, StageInput, TraceInput, deal, open_input
 from foretide.spark.inputs.faults import leaves_fault, leaving_fault
 from foretide.spark.inputs.limits import WatchedLimits
 from foretide.spark.inputs.planned import Planned, Position, Positions
@@ -149,6 +149,8 @@ class StageStreamReader(DataSourceStreamReader):
         self._released: dict[str, int] = {}
         self._planned: Planned | None = None
         self._parts: list[RowPart] = []
+        # Whether Spark is about to run the first batch of all, and since when traces that waited for it are replayed.
+        self._first, self._started_us = False, 0
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what tasks need to read: each gets its part of the batch separately."""
@@ -156,11 +158,16 @@ class StageStreamReader(DataSourceStreamReader):
 
     @leaves_fault
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Return the position before the first row of every input."""
+        """Return the position before the first row of every input.
+
+        Spark runs a first batch in any case. It takes seconds, since everything in it happens for the first time: the
+        replay of a trace begins after it, so that no event waits for an engine that starts.
+        """
         now_us = self._now_us()
         begin = {name: part.begin(now_us) for name, part in self._inputs.items()}
-        self._last = begin
-        return begin
+        held = {name: part.held(begin[name]) for name, part in self._inputs.items() if isinstance(part, TraceInput)}
+        self._first, self._last = True, {**begin, **held}
+        return {**begin, **held}
 
     @leaves_fault
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
@@ -168,10 +175,10 @@ class StageStreamReader(DataSourceStreamReader):
         if self._planned is None:
             # Spark asks for a next batch once it has noted all earlier ones as done.
             self._plan(Planned(start))
-        self._last = start
         now_us = self._now_us()
-        ready = self._ready(start, now_us)
-        self._release_idle({name: start[name] for name, rows in ready.items() if not rows})
+        begun = self._last = self._begun(start, now_us)
+        ready = self._ready(begun, now_us)
+        self._release_idle({name: begun[name] for name, rows in ready.items() if not rows})
         total = sum(ready.values())
         if not total:
             return start
@@ -179,7 +186,7 @@ class StageStreamReader(DataSourceStreamReader):
         if not allowed:
             return start
         return {
-            name: self._inputs[name].advance(start[name], start[name]["next"] + -(-rows * allowed // total))
+            name: self._inputs[name].advance(begun[name], begun[name]["next"] + -(-rows * allowed // total))
             for name, rows in ready.items()
         }
 
@@ -237,6 +244,15 @@ class StageStreamReader(DataSourceStreamReader):
         """Let inputs drop what was read before the batch that ended at `end`, which may still be replayed."""
         for name, position in end.items():
             self._inputs[name].release(position)
+
+    def _begun(self, start: Positions, now_us: int) -> Positions:
+        """Let traces that were held begin, once the first batch is through."""
+        if self._first:
+            self._first = False
+            return start
+        self._started_us = self._started_us or now_us
+        traces = {name: part for name, part in self._inputs.items() if isinstance(part, TraceInput)}
+        return {**start, **{name: part.started(start[name], self._started_us) for name, part in traces.items()}}
 
     def _plan(self, planned: Planned) -> None:
         planned.write(self._feed.planned_path)
