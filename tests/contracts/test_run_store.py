@@ -21,7 +21,17 @@ from foretide.forecast import Lr
 from foretide.latency import LatencyHistogram
 from foretide.plan import PaSps
 from foretide.records import CpuUse, Measurement
-from foretide.store import FeatureSample, RunRecorder, RunSpec, RunStore, StoreSettings, Tidied, UnknownRunError
+from foretide.store import (
+    FeatureSample,
+    RunRecorder,
+    RunSpec,
+    RunStore,
+    StoreError,
+    StoreSettings,
+    Tidied,
+    UnknownRunError,
+    fingerprint,
+)
 from foretide.store.databases.database import Database
 from foretide.store.databases.postgres import PostgresDatabase
 from foretide.store.databases.sqlite import SqliteDatabase
@@ -453,3 +463,59 @@ def test_a_run_on_a_simulated_clock_is_as_old_as_its_recording(store: RunStore, 
     clock.sleep_s(HOUR_S)
     assert store.prune() == Tidied()
     assert len(store.run(recorder.id).measurements()) == 60
+
+
+def test_what_was_learnt_replaces_what_was_known(store: RunStore, clock: ManualClock) -> None:
+    assert store.knowledge("words", "planner x") == []
+    recorder = begin(store)
+    recorder.learnt(topology(), "planner x", 1, {"delay_s": 2.0})
+    clock.sleep_s(60.0)
+    recorder.learnt(topology(), "planner x", 2, {"delay_s": np.float64(3.0), "use": [float("nan")]})
+    recorder.learnt(topology(), "planner y", 1, {})
+    assert store.flush()
+    [found] = store.knowledge("words", "planner x")
+    assert (found.version, found.saved_at_s, found.fingerprint) == (2, NOW_S + 60.0, fingerprint(topology()))
+    assert found.document() == {"delay_s": 3.0, "use": [None]}
+    clock.sleep_s(1.0)
+    store.learnt(topology(), "planner x", 2, {"delay_s": 4.0})
+    assert [one.document() for one in store.knowledge("words", "planner x")] == [{"delay_s": 4.0}]
+
+
+def test_what_was_learnt_is_taken_as_it_was_then(store: RunStore) -> None:
+    learning = {"seen": [1.0]}
+    begin(store).learnt(topology(), "planner x", 1, learning)
+    learning["seen"].append(2.0)
+    assert store.flush()
+    assert store.knowledge("words", "planner x")[0].document() == {"seen": [1.0]}
+
+
+def test_topologies_of_one_name_have_knowledge_of_their_own(store: RunStore, clock: ManualClock) -> None:
+    job = flow("words")
+    job.source("in").operator("split")
+    recorder = begin(store)
+    recorder.learnt(topology(), "planner x", 1, {"of": "both"})
+    clock.sleep_s(1.0)
+    recorder.learnt(job.build(), "planner x", 1, {"of": "one"})
+    assert store.flush()
+    assert [one.document()["of"] for one in store.knowledge("words", "planner x")] == ["one", "both"]
+
+
+def test_knowledge_outlives_its_run_and_is_forgotten_with_age(store: RunStore, clock: ManualClock) -> None:
+    with begin(store) as recorder:
+        recorder.learnt(topology(), "planner x", 1, {"delay_s": 2.0})
+    store.delete(recorder.id)
+    assert len(store.knowledge("words", "planner x")) == 1
+    clock.sleep_s((StoreSettings().keep_runs_days + 1) * DAY_S)
+    store.prune()
+    assert store.knowledge("words", "planner x") == []
+
+
+def test_a_damaged_document_is_refused_by_name(store: RunStore, database: Database) -> None:
+    begin(store).learnt(topology(), "planner x", 1, {"delay_s": 2.0})
+    assert store.flush()
+    connection = database.connect()
+    for text, message in (('{"delay_s"', "expected a document in JSON"), ("[1]", "expected an object, got list")):
+        connection.write("UPDATE knowledge SET document = ?", (text,))
+        with pytest.raises(StoreError, match=message):
+            store.knowledge("words", "planner x")[0].document()
+    connection.close()

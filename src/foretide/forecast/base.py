@@ -20,7 +20,7 @@ from foretide.extras import missing_modules
 from foretide.forecast.mixture.lead_errors import LeadErrors, difference_quantiles
 from foretide.forecast.scaling import rates, scale_of, scaled
 from foretide.forecast.series import Series, bridged, last_value
-from foretide.forecast.training.archive import Arrays, write_archive
+from foretide.forecast.training.archive import Arrays, pack_archive, write_archive
 from foretide.records import Floats, Forecast
 
 __all__ = ["LEVELS", "Array", "Forecaster", "Series", "bridged", "last_value"]
@@ -186,6 +186,18 @@ class Forecaster(BaseModel):
 
         The file appears as a whole or not at all. It is a zip of JSON and NumPy arrays; nothing in it is executed.
         """
+        return write_archive(path, *self._packed())
+
+    @property
+    def step_s(self) -> float:
+        """The time between two of the values that it has seen."""
+        return self._series.step_s
+
+    def to_bytes(self) -> bytes:
+        """Return what `save` would write, for those who keep it elsewhere; `forecaster_of` takes it back."""
+        return pack_archive(*self._packed(), f"forecaster {self.name!r}")
+
+    def _packed(self) -> tuple[dict[str, Any], dict[str, Array]]:
         series = self._series
         head = {
             "foretide": __version__,
@@ -198,7 +210,7 @@ class Forecaster(BaseModel):
         arrays: dict[str, Array] = {"values": series.values}
         arrays |= {f"errors.{name}": array for name, array in errors.items()}
         arrays |= {f"learnt.{name}": np.asarray(array) for name, array in self._learnt().items()}
-        return write_archive(path, head, arrays)
+        return head, arrays
 
     def restore(self, head: Mapping[str, Any], arrays: Arrays) -> Self:
         """Take back what `save` wrote, given as `read_archive` returns it; `load_forecaster` calls this."""

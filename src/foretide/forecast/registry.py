@@ -28,10 +28,10 @@ from foretide.forecast.models.seasonal_trees import SeasonalTrees
 from foretide.forecast.models.ses import Ses
 from foretide.forecast.models.svr import Svr
 from foretide.forecast.models.theta import Theta
-from foretide.forecast.training.archive import read_archive
+from foretide.forecast.training.archive import Arrays, read_archive, unpack_archive
 from foretide.registry import Registry
 
-__all__ = ["FORECASTERS", "all_forecasters", "load_forecaster", "make_forecaster"]
+__all__ = ["FORECASTERS", "all_forecasters", "forecaster_of", "load_forecaster", "make_forecaster"]
 
 _BUILT_IN: tuple[type[Forecaster], ...] = (
     Auto,
@@ -99,20 +99,28 @@ def load_forecaster(path: str | os.PathLike[str]) -> Forecaster:
     ConfigError
         When its model is not installed or takes other settings now.
     """
-    head, arrays = read_archive(path)
+    return _restored(*read_archive(path), f"forecaster file {os.fspath(path)}")
+
+
+def forecaster_of(packed: bytes, where: str) -> Forecaster:
+    """Return the forecaster that `Forecaster.to_bytes` packed, found `where`; errors are those of `load_forecaster`."""
+    return _restored(*unpack_archive(packed, where), where)
+
+
+def _restored(head: Mapping[str, Any], arrays: Arrays, where: str) -> Forecaster:
     try:
         name, settings = head["model"], head["settings"]
         return make_forecaster(name, **settings).restore(head, arrays)
     except ConfigError as error:
         remedy = f"{error.remedy}; " if error.remedy else ""
         raise ConfigError(
-            f"{error.setting} of forecaster file {os.fspath(path)}",
+            f"{error.setting} of {where}",
             expected=error.expected,
             got=error.got,
             remedy=f"{remedy}install the package that provides this model, or train the forecaster again",
         ) from error
     except Exception as error:
         raise ForecastError(
-            f"forecaster file {os.fspath(path)}: expected all that a forecaster of its kind saves, got "
+            f"{where}: expected all that a forecaster of its kind saves, got "
             f"{type(error).__name__}: {error}; save or train it again"
         ) from error

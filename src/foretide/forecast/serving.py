@@ -92,6 +92,11 @@ class ForecastServer:
         late = {name for name in tasks if not self._begin(name, tasks[name])}
         return {name: self._collect(name, name in late, due_s) for name in tasks}
 
+    def is_busy(self, name: str) -> bool:
+        """Return whether a task of that name is under way."""
+        running = self._running.get(name)
+        return running is not None and not running.done()
+
     def close(self) -> None:
         """Let the threads end after their current task."""
         for _ in self._threads:

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -92,11 +92,28 @@ class Planner(BaseModel):
     needs_forecast: ClassVar[bool] = False
     by_stage: ClassVar[bool] = False
     knobs: ClassVar[tuple[Knob, ...]] = ()
+    #: The version of the form of what is `learnt`; it grows when earlier knowledge can no longer be resumed.
+    knowledge_version: ClassVar[int] = 1
 
     @property
     def intervals_ahead(self) -> int:
         """How many intervals of forecast it wants."""
         return 1
+
+    def learnt(self) -> Mapping[str, Any] | None:
+        """Return what it has learnt about the topology, as plain data for JSON; None where there is nothing to keep.
+
+        It is kept with the recorded runs and handed to `resume` when the topology runs again. JSON has no NaN: what is
+        not known becomes None.
+        """
+        return None
+
+    def resume(self, knowledge: Mapping[str, Any]) -> None:
+        """Go on from what `learnt` returned in an earlier run of the same topology, at the same version.
+
+        Whatever it raises is reported, and the planner is then used as if it had not been called: it must take over
+        all or nothing.
+        """
 
     @abstractmethod
     def plan(self, situation: Situation) -> Plan:

@@ -6,6 +6,7 @@ May import `topology`, `records`, `postgres` and the small modules.
 from foretide.store.arrivals import Arrivals
 from foretide.store.decisions import StoredDecision, StoredFailure
 from foretide.store.errors import DatabaseError, StoreError, StoreVersionError, UnknownRunError
+from foretide.store.knowledge import StoredKnowledge, fingerprint
 from foretide.store.reading import News, RecordedRun, Resumed
 from foretide.store.recorder import RunRecorder
 from foretide.store.retention import Tidied
@@ -34,8 +35,10 @@ __all__ = [
     "StoreVersionError",
     "StoredDecision",
     "StoredFailure",
+    "StoredKnowledge",
     "Tidied",
     "UnknownRunError",
     "default_store",
     "default_store_path",
+    "fingerprint",
 ]

@@ -15,9 +15,12 @@ from foretide.latency import LatencyHistogram
 from foretide.records import Measurement
 from foretide.store.background import BackgroundWriter
 from foretide.store.backlog import Item
+from foretide.store.databases.codec import plain
 from foretide.store.decisions import DecisionLike, decision_rows
+from foretide.store.knowledge import knowledge_row
 from foretide.store.rows import TableRow, event_row, feature_rows, latency_row, measurement_row
 from foretide.store.samples import FeatureSample, LatencySample, RunInfo, RunStatus
+from foretide.topology import Topology
 
 __all__ = ["RunRecorder"]
 
@@ -89,6 +92,23 @@ class RunRecorder:
         # The caller may keep counting into its own.
         own.merge(histogram)
         self._put("latencies", 4096, latency_row, LatencySample(ended_at_s, duration_s, own))
+
+    def learnt(self, topology: Topology, kind: str, version: int, document: Mapping[str, Any]) -> None:
+        """Keep what was learnt about a topology, for later runs of it, in place of what was known before.
+
+        Parameters
+        ----------
+        topology : Topology
+            What it is about.
+        kind : str
+            Who has learnt it.
+        version : int
+            The version of the document's form.
+        document : mapping
+            Plain data for JSON; NaN becomes null.
+        """
+        # What learns may go on learning before the row is made.
+        self._put("knowledge", 4096, knowledge_row, topology, kind, version, self._clock.now_s(), plain(document))
 
     def _put(self, kind: str, size: int, rows_of: Callable[..., TableRow | list[TableRow]], *record: Any) -> None:
         """Hand over a record: its rows, which begin with the run and a number, are made when they are written."""

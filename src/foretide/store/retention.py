@@ -65,6 +65,7 @@ def tidy(connection: Connection, settings: StoreSettings, now_s: float) -> Tidie
         raw_from_s = RESOLUTION_S * math.floor((loop_now_s - settings.raw_hours * _HOUR_S) / RESOLUTION_S)
         dropped += _drop_idle(connection, info.id, raw_from_s)
         merged += sum(_merge(connection, info, table, raw_from_s) for table in _MERGES)
+    dropped += connection.write(sql.FORGET, (now_s - settings.keep_runs_days * _DAY_S,))
     if connection.size_bytes() > _HIGH * settings.max_bytes:
         runs += make_room(connection, settings, now_s)
     if merged or dropped or runs:

@@ -24,6 +24,7 @@ from foretide.store.databases.database import Connection, Database
 from foretide.store.databases.postgres import PostgresDatabase
 from foretide.store.databases.sqlite import SqliteDatabase
 from foretide.store.errors import DatabaseError, UnknownRunError
+from foretide.store.knowledge import StoredKnowledge, knowledge_of, knowledge_row
 from foretide.store.reading import RecordedRun, Resumed
 from foretide.store.recorder import RunRecorder
 from foretide.store.retention import Tidied, delete_run, tidy
@@ -31,6 +32,7 @@ from foretide.store.rows import run_info_of
 from foretide.store.samples import RunInfo, RunSpec
 from foretide.store.settings import StoreSettings
 from foretide.store.writer import Writer
+from foretide.topology import Topology
 
 __all__ = ["LATEST", "RunStore"]
 
@@ -178,6 +180,22 @@ class RunStore:
                 raise
             return None
         return found.resumed(history_s)
+
+    def knowledge(self, topology: str, kind: str) -> list[StoredKnowledge]:
+        """Return what was learnt about topologies of a name, the latest first; `RunRecorder.learnt` keeps it.
+
+        Topologies of one name may differ: each has a document of its own, see `fingerprint`.
+        """
+        if not self._database.exists():
+            return []
+        with self._reading() as connection:
+            return [knowledge_of(row) for row in connection.rows(sql.KNOWLEDGE, (topology, kind))]
+
+    def learnt(self, topology: Topology, kind: str, version: int, document: Mapping[str, Any]) -> None:
+        """Keep what was learnt about a topology at once, where nobody records a run; see `RunRecorder.learnt`."""
+        table, row = knowledge_row("", 0, topology, kind, version, self._clock.now_s(), document)
+        with self._reading() as connection:
+            connection.write(sql.INSERT[table], row)
 
     def export_trace(self, run: str, bin_s: float | None = None) -> Arrivals:
         """Return what arrived at each source of a run, bin by bin, to be written as CSV or replayed."""

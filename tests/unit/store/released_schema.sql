@@ -103,3 +103,14 @@ CREATE TABLE latencies (
     PRIMARY KEY (run_id, seq)
 );
 CREATE INDEX latencies_by_time ON latencies (run_id, at_s);
+
+-- version 4
+CREATE TABLE knowledge (
+    topology TEXT NOT NULL,
+    fingerprint TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    version INTEGER NOT NULL,
+    saved_at_s REAL NOT NULL,
+    document TEXT NOT NULL,
+    PRIMARY KEY (topology, fingerprint, kind)
+);

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from foretide.errors import ForecastError
 from foretide.files import replacing
 
-__all__ = ["FORMAT", "Arrays", "read_archive", "write_archive"]
+__all__ = ["FORMAT", "Arrays", "pack_archive", "read_archive", "unpack_archive", "write_archive"]
 
 #: The version of the file's layout; it grows when an older reader could not understand it.
 FORMAT = 1
@@ -30,17 +30,25 @@ _NO_TIME = (1980, 1, 1, 0, 0, 0)
 def write_archive(path: str | os.PathLike[str], head: Mapping[str, Any], arrays: Arrays) -> Path:
     """Write `head` and `arrays` to `path` as a whole or not at all: a reader never finds half a file."""
     target = Path(path)
+    packed = pack_archive(head, arrays, f"forecaster file {target}")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(target, fsync=True) as file:
+        file.write(packed)
+    return target
+
+
+def pack_archive(head: Mapping[str, Any], arrays: Arrays, where: str) -> bytes:
+    """Return the bytes of a file with `head` and `arrays`; `where` it will be is told if they cannot be packed."""
     objects = [name for name, array in arrays.items() if array.dtype.hasobject]
     if objects:
-        raise ForecastError(f"forecaster file {target}: expected plain arrays, got objects in {', '.join(objects)}")
-    packed = io.BytesIO()
-    np.savez(packed, **arrays)  # type: ignore[arg-type]  # its stub takes the names for allow_pickle
+        raise ForecastError(f"{where}: expected plain arrays, got objects in {', '.join(objects)}")
+    inner, outer = io.BytesIO(), io.BytesIO()
+    np.savez(inner, **arrays)  # type: ignore[arg-type]  # its stub takes the names for allow_pickle
     text = json.dumps({"format": FORMAT, **head}, indent=1, sort_keys=True, allow_nan=False)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(target, fsync=True) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+    with zipfile.ZipFile(outer, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr(zipfile.ZipInfo(_HEAD, _NO_TIME), text)
-        archive.writestr(zipfile.ZipInfo(_ARRAYS, _NO_TIME), packed.getvalue(), zipfile.ZIP_DEFLATED)
-    return target
+        archive.writestr(zipfile.ZipInfo(_ARRAYS, _NO_TIME), inner.getvalue(), zipfile.ZIP_DEFLATED)
+    return outer.getvalue()
 
 
 def read_archive(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
@@ -53,27 +61,34 @@ def read_archive(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str
     """
     source = Path(path)
     try:
-        with zipfile.ZipFile(source) as archive:
-            head = json.loads(archive.read(_HEAD))
-            _check_format(source, head)
-            with np.load(io.BytesIO(archive.read(_ARRAYS)), allow_pickle=False) as packed:
-                return head, {name: packed[name] for name in packed.files}
-    except ForecastError:
-        raise
+        packed = source.read_bytes()
     except OSError as error:
         reason = error.strerror or str(error)
         raise ForecastError(f"forecaster file {source}: cannot be read: {reason}; check the path") from error
+    return unpack_archive(packed, f"forecaster file {source}")
+
+
+def unpack_archive(packed: bytes, where: str) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+    """Return head and arrays of what `pack_archive` made, which was found `where`; errors are those of a file."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(packed)) as archive:
+            head = json.loads(archive.read(_HEAD))
+            _check_format(where, head)
+            with np.load(io.BytesIO(archive.read(_ARRAYS)), allow_pickle=False) as arrays:
+                return head, {name: arrays[name] for name in arrays.files}
+    except ForecastError:
+        raise
     except Exception as error:  # zipfile, json and NumPy each raise different errors for damaged bytes
         raise ForecastError(
-            f"forecaster file {source}: expected a whole file that `save` wrote, got one that is cut short or damaged "
+            f"{where}: expected a whole file that `save` wrote, got one that is cut short or damaged "
             f"({error}); save or train the forecaster again"
         ) from error
 
 
-def _check_format(source: Path, head: object) -> None:
+def _check_format(where: str, head: object) -> None:
     version = head.get("format") if isinstance(head, dict) else None
     if version != FORMAT:
         raise ForecastError(
-            f"forecaster file {source}: expected format {FORMAT}, got {version!r}; load it with the version of "
+            f"{where}: expected format {FORMAT}, got {version!r}; load it with the version of "
             f"Foretide that wrote it, or save or train the forecaster again"
         )

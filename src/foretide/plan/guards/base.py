@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -148,6 +149,19 @@ class Guarded:
             self.planner.check(topology, stages)
         for guard in self.guards:
             guard.check(topology, stages if self.by_stage else None)
+
+    @property
+    def knowledge_version(self) -> int:
+        """The version of the form of the planner's knowledge."""
+        return self.planner.knowledge_version
+
+    def learnt(self) -> Mapping[str, Any] | None:
+        """Return what the planner has learnt."""
+        return self.planner.learnt()
+
+    def resume(self, knowledge: Mapping[str, Any]) -> None:
+        """Let the planner go on from what was learnt."""
+        self.planner.resume(knowledge)
 
     def plan(self, situation: Situation) -> Plan:
         """Return the planner's plan after every guard."""

@@ -36,6 +36,7 @@ _TYPES: Mapping[str, Mapping[str, str]] = {
         "set_id text, amounts bytes",
         "latencies": "run_id text, seq whole, at_s real, duration_s real, resolution_s real, events whole, "
         "sum_s real, bins bytes",
+        "knowledge": "topology text, fingerprint text, kind text, version whole, saved_at_s real, document text",
     }.items()
 }
 #: The columns of every table, in the order of the rows that the store makes.
@@ -75,6 +76,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     ),
     (*_create("feature_sets", key="run_id, id"), *_create("features")),
     _create("latencies"),
+    _create("knowledge", key="topology, fingerprint, kind"),
 )
 
 

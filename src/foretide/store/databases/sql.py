@@ -15,7 +15,9 @@ __all__ = [
     "DELETE_UNCHANGED",
     "FEATURE_NAMES",
     "FORECASTS_FROM",
+    "FORGET",
     "INSERT",
+    "KNOWLEDGE",
     "LAST_SEQ",
     "LAST_TIME",
     "LATEST_ACTED",
@@ -49,8 +51,16 @@ def _for_each(text: str, tables: Iterable[str] = TIME) -> dict[str, str]:
 _INSERT = _for_each("INSERT INTO {table} ({columns}) VALUES ({marks})", COLUMNS)
 _SELECT = _for_each("SELECT {columns} FROM {table}", COLUMNS)
 
-#: A new row of each table. The names of features may be there already.
-INSERT = _INSERT | {"feature_sets": _INSERT["feature_sets"] + " ON CONFLICT DO NOTHING"}
+#: A new row of each table. The names of features may be there already; what was learnt replaces what was known.
+INSERT = _INSERT | {
+    "feature_sets": _INSERT["feature_sets"] + " ON CONFLICT DO NOTHING",
+    "knowledge": _INSERT["knowledge"]
+    + " ON CONFLICT (topology, fingerprint, kind) DO UPDATE SET "
+    + ", ".join(f"{column} = excluded.{column}" for column in COLUMNS["knowledge"][3:]),
+}
+#: What was learnt about topologies of a name, the latest first, and what is to be forgotten.
+KNOWLEDGE = _SELECT["knowledge"] + " WHERE topology = ? AND kind = ? ORDER BY saved_at_s DESC"
+FORGET = "DELETE FROM knowledge WHERE saved_at_s < ?"
 UPSERT_RUN = (
     _INSERT["runs"]
     + " ON CONFLICT (id) DO UPDATE SET "
