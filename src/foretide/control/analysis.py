@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 
+import numpy as np
+
 from foretide.control.trained import TrainedModels
 from foretide.errors import NotReadyError
 from foretide.forecast import Forecaster, Series, last_value
@@ -28,15 +30,22 @@ class ForecastStage:
     deadline_s : float, optional
         Seconds to wait for the forecasts, which are then made on threads of their own; the last forecast, shifted, or
         else the last value stands in for a late one. Without it they are made in line, however long that takes.
+    ready : callable, optional
+        Tells whether the forecaster is loaded; before that it is not asked, and the last value stands in.
     """
 
     def __init__(
-        self, forecaster: Forecaster, trained: TrainedModels | None = None, deadline_s: float | None = None
+        self,
+        forecaster: Forecaster,
+        trained: TrainedModels | None = None,
+        deadline_s: float | None = None,
+        ready: Callable[[], bool] | None = None,
     ) -> None:
-        self._prototype, self._trained = forecaster, trained
+        self._prototype, self._trained, self._ready = forecaster, trained, ready
         self._server = None if deadline_s is None else ForecastServer(deadline_s)
         self._models: dict[str, Forecaster] = {}
         self._seen: dict[str, int] = {}
+        self._resumed: set[str] = set()
 
     def forecast(self, window: Window, intervals: int) -> tuple[dict[str, Forecast], dict[str, Exception]]:
         """Return a forecast of the next `intervals` for each source, and the errors of forecasters that failed."""
@@ -57,12 +66,29 @@ class ForecastStage:
             forecasts[source] = _stand_in(every[source], window, steps, answer)
         return forecasts, errors
 
+    def states(self) -> dict[str, bytes]:
+        """Return what the model of each source has learnt, but for those that are at work."""
+        return {
+            source: model.to_bytes()
+            for source, model in dict(self._models).items()
+            if self._server is None or not self._server.is_busy(source)
+        }
+
+    def resume(self, source: str, model: Forecaster) -> None:
+        """Go on with a model of an earlier run: it keeps what it learnt, and forgets the values that are past."""
+        model.update(Series(np.full(model.window, np.nan), model.step_s))
+        self._models[source] = model
+        self._resumed.add(source)
+
     @property
     def missed(self) -> Mapping[str, int]:
         """How many forecasts of each source were late."""
         return {} if self._server is None else dict(self._server.missed)
 
     def _answers(self, every: Mapping[str, Series], window: Window, steps: int) -> Mapping[str, Answer]:
+        if self._ready is not None and not self._ready():
+            waiting = NotReadyError(f"forecaster {self._prototype.name!r} is still being loaded")
+            return dict.fromkeys(every, Answer(None, waiting))
         tasks = {source: partial(self._try, source, series, window, steps) for source, series in every.items()}
         if self._server is not None:
             return self._server.ask(tasks)
@@ -80,7 +106,9 @@ class ForecastStage:
 
     def _ask(self, source: str, series: Series, window: Window, steps: int) -> Forecast:
         model = self._models.get(source)
-        new = window.samples - self._seen.get(source, 0)
+        # To a model of an earlier run, all values are new.
+        new = series.values.size if source in self._resumed else window.samples - self._seen.get(source, 0)
+        self._resumed.discard(source)
         self._seen[source] = window.samples
         late = not 0 <= new <= series.values.size
         trained = self._newly_trained(series, model is not None and late)

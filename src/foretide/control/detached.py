@@ -14,6 +14,8 @@ from pathlib import Path
 from foretide.compile.stages import compile_stages
 from foretide.control.loop import ControlLoop, Parts
 from foretide.control.runtime import RuntimeActuator
+from foretide.control.starting.memory import Memory
+from foretide.control.starting.rehearsal import Rehearsal
 from foretide.control.steering import Steering
 from foretide.errors import ForetideError, MetricsError
 from foretide.events import EventLog
@@ -80,6 +82,8 @@ def detached_loop(
         Policy, settings and who listens; executors, which belong to the driver, are not scaled from here.
     """
     steering = steering or Steering()
+    rehearsal = Rehearsal(topology, steering)
+    rehearsal.start()
     loop, runtime = steering.settings.loop, RuntimeStore(Workspace(Path(path).absolute()).runtime)
     parts = Parts(
         metrics=StoredMetrics(store, run, loop.history * loop.sample_s),
@@ -90,18 +94,32 @@ def detached_loop(
         models=steering.models,
         overrides=runtime.overridden,
         stages=compile_stages(topology).shared_slots,
+        ready=rehearsal.ready,
     )
     return ControlLoop(topology.with_execution_times(steering.execution_s), parts, loop)
 
 
 def steer_detached(loop: ControlLoop, store: RunStore, run: str, stop: threading.Event | None = None) -> None:
-    """Run a control loop until the run that it steers has ended, or `stop` is set."""
+    """Run a control loop until the run that it steers has ended, or `stop` is set.
+
+    It begins with what was learnt in earlier runs of the topology, and keeps what it learns for later ones.
+    """
     ended = stop or threading.Event()
-    while not ended.is_set():
-        loop.run(cycles=1, stop=ended)
-        try:
-            if store.run(run).info.status != "running":
+    memory = Memory(loop.topology, store, store, loop.parts.events)
+    memory.resume(loop)
+    try:
+        while not ended.is_set():
+            loop.run(cycles=1, stop=ended, begun=lambda: True)
+            memory.cycle(loop)
+            if _is_over(store, run):
                 return
-        except ForetideError:
-            # A store that cannot be read now may be readable later; the cycle has reported it.
-            continue
+    finally:
+        memory.keep(loop)
+
+
+def _is_over(store: RunStore, run: str) -> bool:
+    try:
+        return store.run(run).info.status != "running"
+    except ForetideError:
+        # A store that cannot be read now may be readable later; the cycle has reported it.
+        return False

@@ -62,6 +62,8 @@ class Parts:
         `RuntimeStore.overridden` is one.
     stages : SharedSlots, optional
         The stages of a data plane whose operators share slots.
+    ready : callable, optional
+        Tells whether the forecaster is loaded; until then the last value stands in, and nothing waits for it.
     """
 
     metrics: MetricSource
@@ -74,6 +76,7 @@ class Parts:
     models: ModelStore | None = None
     overrides: Callable[[float], Mapping[str, int]] | None = None
     stages: SharedSlots | None = None
+    ready: Callable[[], bool] | None = None
 
     def trained_models(self) -> TrainedModels | None:
         """Return what watches for trained models of the forecaster's kind; None without a store of them."""
@@ -123,8 +126,14 @@ class ControlLoop:
         self.settings = settings or LoopSettings()
         if isinstance(parts.planner, Guarded):
             parts.planner.check(topology, parts.stages)
-        self._monitor = Monitor(topology, self.settings)
-        self._forecasts = ForecastStage(parts.forecaster, parts.trained_models(), self.settings.deadline_s)
+        #: Keeps what was measured.
+        self.monitor = Monitor(topology, self.settings)
+        #: Keeps what was learnt of the sources.
+        self.forecasts = ForecastStage(
+            parts.forecaster, parts.trained_models(), self.settings.deadline_s, ready=parts.ready
+        )
+        # Whether the first plan is still to come, and may be made from less than later ones.
+        self._eager = False
         self._in_force: Plan | None = None
         self._requested: Ints | None = None
         self._changed_at_s: Floats = np.full(len(topology.operators), -np.inf)
@@ -152,28 +161,44 @@ class ControlLoop:
         """The record of the last cycle; None before the first."""
         return self._last_decision
 
-    def run(self, cycles: int | None = None, stop: threading.Event | None = None) -> None:
+    def run(
+        self,
+        cycles: int | None = None,
+        stop: threading.Event | None = None,
+        begun: Callable[[], bool] | None = None,
+    ) -> None:
         """Run a cycle every `td_s`, for ever, for so many `cycles`, or until `stop` is set.
 
         Cycles keep to a fixed grid. One that took longer than `td_s` makes the next one start at once, those missed
         in between are left out, and the grid stays where it was.
+
+        The first cycle comes after one `td_s`. Where `begun` tells whether something has been measured, it comes as
+        soon as that is so: one sample is then enough for the first plan, and the grid begins with it.
         """
         clock, td_s = self.parts.clock, self.settings.td_s
         due_s = clock.now_s() + td_s
-        done = 0
-        while (cycles is None or done < cycles) and self._wait_until(due_s, stop):
-            self.run_cycle()
+        begun = None if self._cycles else begun
+        done, self._eager = 0, begun is not None
+        while (cycles is None or done < cycles) and self._wait_until(due_s, stop, begun):
+            if begun is not None and begun():
+                begun, due_s = None, clock.now_s()
+            # One sample is enough for the first plan, not for those after it.
+            planned = self.run_cycle().plan is not None
+            self._eager = self._eager and not planned
             done += 1
             late_s = clock.now_s() - due_s
             # A clock that was set back begins a new grid.
             due_s = clock.now_s() + td_s if late_s < -td_s else due_s + td_s * max(1.0, late_s // td_s)
 
-    def _wait_until(self, due_s: float, stop: threading.Event | None) -> bool:
-        """Return True at `due_s`, or False as soon as `stop` is set; never wait for longer than one `td_s`."""
+    def _wait_until(self, due_s: float, stop: threading.Event | None, begun: Callable[[], bool] | None) -> bool:
+        """Return True at `due_s`, or False as soon as `stop` is set; never wait for longer than one `td_s`.
+
+        Return True as well as soon as a stream has `begun`, where that is asked for.
+        """
         clock, left_s = self.parts.clock, self.settings.td_s
         while not (stop and stop.is_set()):
             wait_s = min(due_s - clock.now_s(), left_s, _STOP_CHECK_S)
-            if wait_s <= _SAME_INSTANT_S:
+            if wait_s <= _SAME_INSTANT_S or (begun is not None and begun()):
                 return True
             clock.sleep_s(wait_s)
             left_s -= wait_s
@@ -196,8 +221,8 @@ class ControlLoop:
         stage: Stage = "monitor"
         decision = Decision(cycle=self._cycles, at_s=at_s)
         try:
-            self._monitor.add(self.parts.metrics.collect())
-            window = self._monitor.window(at_s)
+            self.monitor.add(self.parts.metrics.collect())
+            window = self.monitor.window(at_s, first=self._eager)
             decision, stage = replace(decision, window=window), "forecast"
             forecasts = self._forecast(window, at_s)
             decision, stage = replace(decision, forecasts=forecasts), "plan"
@@ -212,7 +237,7 @@ class ControlLoop:
         planner = self.parts.planner
         if not planner.needs_forecast:
             return {}
-        forecasts, errors = self._forecasts.forecast(window, planner.intervals_ahead)
+        forecasts, errors = self.forecasts.forecast(window, planner.intervals_ahead)
         if errors:
             self._report_forecasts(errors, at_s)
         return forecasts
@@ -285,7 +310,7 @@ class ControlLoop:
         if not changed.any():
             return
         self._changed_at_s = np.where(changed, at_s, self._changed_at_s)
-        self._monitor.settle(at_s + self.settings.settle_s if self.settings.settle_s else -np.inf)
+        self.monitor.settle(at_s + self.settings.settle_s if self.settings.settle_s else -np.inf)
         less = "" if np.array_equal(requested, plan.replicas) else " (not all that was planned)"
         by_operator = dict(zip(plan.layout.operators, requested.tolist(), strict=True))
         data = {"replicas": plan.by_operator(), "requested": by_operator}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -63,14 +64,51 @@ class Monitor:
                 f"{list(misfit.layout.operators[:5])}; point the metric source at this topology"
             )
 
+    def prime(self, measurements: Iterable[Measurement]) -> None:
+        """Take measurements of an earlier run, oldest first, as history only: nothing is planned from them alone."""
+        self.add(measurements)
+        self._recent.clear()
+
+    def learnt(self) -> dict[str, Any]:
+        """Return what was measured of operators and edges, as plain data; None where nothing was."""
+        layout = self._topology.layout
+        return {
+            "execution_s": dict(zip(layout.operators, self._execution_s.tolist(), strict=True)),
+            "share": [[*edge, share] for edge, share in zip(layout.edges, self._share.tolist(), strict=True)],
+        }
+
+    def resume(self, learnt: Mapping[str, Any]) -> None:
+        """Begin with what `learnt` returned in an earlier run, until something is measured.
+
+        An execution time that is declared holds: it may be new.
+
+        Raises
+        ------
+        MetricsError
+            When it is not about these operators and edges, or not numbers.
+        """
+        layout = self._topology.layout
+        try:
+            seconds = np.array([learnt["execution_s"][operator] for operator in layout.operators], dtype=np.float64)
+            by_edge = {tuple(edge): share for *edge, share in learnt["share"]}
+            share = np.array([by_edge[edge] for edge in layout.edges], dtype=np.float64)
+        except (KeyError, TypeError, ValueError) as error:
+            raise MetricsError(f"expected times of all operators and shares of all edges, got {error!r}") from error
+        if (seconds < 0).any() or (share < 0).any():
+            raise MetricsError("expected times and shares of at least 0, got less")
+        self._execution_s = np.where(np.isnan(self._execution_s), seconds, self._execution_s)
+        self._share = np.where(np.isfinite(share), share, self._share)
+
     def settle(self, until_s: float) -> None:
         """Ignore measurements of the time before `until_s`, since a change is settling (SPEC D3)."""
         self._settling_until_s = until_s
         if until_s > -np.inf:
             self._recent.clear()
 
-    def window(self, now_s: float) -> Window:
+    def window(self, now_s: float, *, first: bool = False) -> Window:
         """Return the interval that ended with the last measurement, and the history up to it.
+
+        For the `first` plan one sample is enough, whatever part of an interval is asked for otherwise.
 
         Raises
         ------
@@ -89,7 +127,9 @@ class Monitor:
                 f"{age_s:g} s old; check that the metric source still runs"
             )
         covered_s = sum(measurement.duration_s for measurement in self._recent)
-        if not self._recent or covered_s < settings.coverage * settings.td_s - _SAME_INSTANT_S:
+        # A sample is cut by the rhythm of a thread: half of it is there in any case.
+        least_s = min(settings.coverage * settings.td_s, settings.sample_s / 2 if first else np.inf)
+        if not self._recent or covered_s < least_s - _SAME_INSTANT_S:
             settling = "; a change is settling" if now_s < self._settling_until_s + settings.td_s else ""
             raise NotReadyError(f"{covered_s:g} s of an interval of {settings.td_s:g} s measured so far{settling}")
         return self._aggregate(covered_s)

@@ -39,6 +39,7 @@ __all__ = [
 
 #: The metrics of how a run began.
 OPENING = ("first_plan_s", "cold_p95_ms", "warm_p95_ms")
+_NONE = LatencyHistogram()
 # Two instants closer than this are the same.
 _SAME_INSTANT_S = 1e-6
 
@@ -200,7 +201,7 @@ def opening_of(
     """Return how a recorded run began, from all that was recorded of it."""
     opening = Opening()
     for measured in measurements:
-        opening.add(measured.ended_at_s, measured.duration_s, came=measured.arrived.any(), latency=LatencyHistogram())
+        opening.add(measured.ended_at_s, measured.duration_s, came=bool(measured.arrived.any()), latency=_NONE)
     for sample in latencies:
         opening.add(sample.ended_at_s, sample.duration_s, came=False, latency=sample.histogram)
     for decision in decisions:

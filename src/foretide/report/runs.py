@@ -11,6 +11,7 @@ import numpy as np
 from foretide.control.course import RunCourse, latency_row
 from foretide.control.decision import Decision
 from foretide.control.score import RunScore
+from foretide.control.starting.first_replicas import BEGAN
 from foretide.latency import LatencyHistogram
 from foretide.records import Floats, Forecast, Plan, Term
 from foretide.report.record import DecisionMark, Expected, Figure, RunRecord
@@ -52,6 +53,7 @@ def steered_record(run: SteeredRun, trace: str) -> RunRecord:
         figures += tuple(Figure(name, f"{count:,}", words) for name, count in counts)
     facts = {"policy": run.policy, "forecaster": run.forecaster, "td": f"{run.td_s:g} s", "trace": trace}
     facts |= {"events": f"{run.report.arrived:,}", "batches": f"{run.report.batches:,}", "ended": run.report.ending}
+    facts["began with"] = next((event.message for event in run.events if event.kind == BEGAN), "")
     if run.report.dead_letters:
         facts["failed"] = f"{run.report.dead_letters:,} events"
     return _record(

@@ -39,7 +39,7 @@ def test_p6_the_loop_goes_on_while_a_forecast_is_late() -> None:
     system = FluidSystem(topology, [100.0], clock=clock)
     parts = Parts(metrics=system, actuator=system, planner=PaSps(), forecaster=Gated(), clock=clock)
     loop = ControlLoop(topology, parts, LoopSettings(deadline_s=PATIENT_S))
-    stage: ForecastStage = loop._forecasts
+    stage: ForecastStage = loop.forecasts
     assert stage._server is not None
     Gated.gate.set()
     loop.run(cycles=1)

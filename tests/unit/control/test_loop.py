@@ -2,16 +2,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 from pydantic import PrivateAttr
-from topologies import line
+from topologies import line, step
 
 from foretide.clock import ManualClock
-from foretide.control import ControlLoop, Decision, LoopSettings, Parts, measurement_of
+from foretide.control import ControlLoop, Decision, FluidSystem, LoopSettings, Parts, measurement_of
 from foretide.errors import ActuatorError, MetricsError, NotReadyError, PlanError
 from foretide.events import Event, EventLog
 from foretide.forecast import Basic, Forecaster
@@ -566,3 +566,59 @@ def test_a_forecast_names_its_source() -> None:
     decision = rig().cycle()
     assert isinstance(decision.forecasts["in"], Forecast)
     assert decision.forecasts["in"].made_at_s == decision.window.ended_at_s  # type: ignore[union-attr]
+
+
+def test_the_first_cycle_comes_as_soon_as_the_stream_has_begun() -> None:
+    rigged = rig()
+    instants = started(rigged)
+    rigged.loop.run(cycles=3, begun=lambda: rigged.clock.now_s() >= 7.0)
+    # The grid begins with it.
+    assert instants == pytest.approx([7.0, 37.0, 67.0], abs=0.2)
+
+
+def test_a_first_cycle_that_fails_is_not_tried_again_before_its_turn() -> None:
+    rigged = rig(Odd.doing(failing(PlanError("no"))))
+    instants = started(rigged)
+    rigged.loop.run(cycles=2, begun=lambda: True)
+    assert instants == pytest.approx([0.0, 30.0])
+
+
+def test_a_stream_that_does_not_begin_has_cycles_in_their_turn() -> None:
+    rigged = rig()
+    instants = started(rigged)
+    rigged.loop.run(cycles=2, begun=lambda: False)
+    assert instants == pytest.approx([30.0, 60.0])
+
+
+def test_only_the_very_first_cycle_comes_early() -> None:
+    rigged = rig()
+    instants = started(rigged)
+    rigged.loop.run(cycles=1, begun=lambda: True)
+    rigged.loop.run(cycles=1, begun=lambda: True)
+    assert instants == pytest.approx([0.0, 30.0])
+
+
+def test_one_sample_is_enough_for_the_first_plan_only() -> None:
+    clock, timed = ManualClock(), line(step("O1", execution_s=0.01), replicas=(1, 8))
+    system = FluidSystem(timed, [250.0], clock=clock)
+    parts = Parts(metrics=system, actuator=system, planner=PaSps(), forecaster=Basic(), clock=clock)
+    loop = ControlLoop(timed, parts, LoopSettings(td_s=TD_S, sample_s=1.0))
+    loop.run(cycles=1, begun=lambda: clock.now_s() >= 1.0)
+    # 250/s of the one second that was measured, for 0.01 s each; what waited is worked off within the interval.
+    assert (clock.now_s(), system.replicas.tolist()) == (pytest.approx(1.0, abs=0.2), [3])
+    clock.sleep_s(2.0)
+    assert loop.run_cycle().failure is not None, "3 s are too little of 30 s"
+
+
+def test_the_last_value_stands_in_while_a_forecaster_is_loaded() -> None:
+    rigged, loaded = rig(), threading.Event()
+    parts = replace(rigged.loop.parts, ready=loaded.is_set)
+    rigged.loop = ControlLoop(TOPOLOGY, parts, rigged.loop.settings)
+    Moody.factor = 2.0
+    early = rigged.cycle()
+    assert (early.forecasts["in"].fallback, early.forecasts["in"].mean[0]) == (True, 100.0)
+    assert rigged.loop.failures == {}, "it is no failure"
+    assert any("is still being loaded" in event.message for event in rigged.events)
+    loaded.set()
+    late = rigged.cycle()
+    assert (late.forecasts["in"].fallback, late.forecasts["in"].mean[0]) == (False, 200.0)

@@ -244,3 +244,27 @@ class TestSampler:
         kept: list[Sample] = list(sampler.samples)
         assert len(kept) == 1
         assert "a measurement was not recorded" in caplog.text
+
+
+class TestOpening:
+    """What a control loop gets to see of a stream that begins."""
+
+    def test_it_begins_with_the_stretch_after_the_one_in_which_the_first_event_came(
+        self, run: Any, time_: Ticker
+    ) -> None:
+        monitor = SparkMonitor(run, clock=time_.clock, awaits_first=True, ticks=lambda: time_.ticks)
+        for arrived, begun in ((0, False), (0, False), (40, False), (140, True), (140, True)):
+            moved(run, "in", arrived=arrived)
+            time_.pass_s(1.0)
+            monitor.sample()
+            assert monitor.begun() is begun
+        # Forty came in a part of the third second, a hundred in the fourth, none in the fifth.
+        assert [measured.arrived.tolist() for measured in monitor.collect()] == [[100.0], [0.0]]
+
+    def test_half_a_minute_without_an_event_is_a_stream_at_rest(self, run: Any, time_: Ticker) -> None:
+        monitor = SparkMonitor(run, clock=time_.clock, awaits_first=True, ticks=lambda: time_.ticks)
+        for second in range(1, 32):
+            time_.pass_s(1.0)
+            monitor.sample()
+            assert monitor.begun() is (second >= 30)
+        assert len(monitor.collect()) == 2

@@ -56,7 +56,16 @@ def run(
     minutes: Annotated[
         float | None, typer.Option(help="Stop after so many minutes; else when all input is through.")
     ] = None,
-    replicas: Annotated[str | None, typer.Option(help="Replicas to begin with, such as 'split=2,count=3'.")] = None,
+    replicas: Annotated[
+        str | None,
+        typer.Option(
+            help="Replicas to begin with, such as 'split=2,count=3'; else what the last run had at such a rate, or "
+            "what the first rates need."
+        ),
+    ] = None,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Begin without what earlier runs have learnt; --compare always does.")
+    ] = False,
     master: Annotated[
         str | None,
         typer.Option(
@@ -143,7 +152,7 @@ def run(
 
         run_comparison(compare, request, options, load, json_out)
     elif request.steered:
-        _run_steered(request, options, html_out, json_out)
+        _run_steered(request, options, html_out, json_out, fresh=fresh)
     else:
         _run_plain(request, options, html_out, json_out)
 
@@ -173,17 +182,21 @@ def _run_plain(request: RunRequest, options: RunOptions, html_out: Path | None, 
     exit_if_failed(report.dead_letters)
 
 
-def _run_steered(request: RunRequest, options: RunOptions, html_out: Path | None, json_out: Path | None) -> None:
+def _run_steered(
+    request: RunRequest, options: RunOptions, html_out: Path | None, json_out: Path | None, *, fresh: bool
+) -> None:
     """Run under control, and record it."""
     from foretide.commands.running.launch import run_steered, trace_name, watched_session
     from foretide.commands.running.run_view import report_view, steered_view
+    from foretide.control.starting.rehearsal import Rehearsal
 
     steering, console = request.steering(options.topology), console_for(json_out)
     with (
+        Rehearsal(options.topology, steering) as rehearsal,  # while Spark starts
         _opened(request.open_store()) as store,
         watched_session(request, options.topology, console) as (spark, _, switch),
     ):
-        steered = run_steered(spark, options, steering, switch, store)
+        steered = run_steered(spark, options, steering, switch, store, rehearsal, past=None if fresh else store)
     trace = trace_name(options.topology)
     console.print(report_view(steered.report))
     console.print(steered_view(steered))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from foretide.commands.group import STDOUT, console_for, exit_if_failed, write_file
 from foretide.commands.running.launch import StopSwitch, run_steered, trace_name, watched_session
 from foretide.commands.running.run_view import comparison_view
+from foretide.control.starting.rehearsal import Rehearsal
 from foretide.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -37,8 +38,9 @@ def run_comparison(
     policies = request.policies(names, "--compare")
     if options.path is not None:
         raise ConfigError("--path", expected="none, since every policy starts afresh", got=str(options.path))
-    for policy in policies:  # before Spark is started, and before the first of them has run for minutes
-        request.steering(options.topology, policy)
+    # Before Spark is started, and before the first of them has run for minutes.
+    for steering in [request.steering(options.topology, policy) for policy in policies]:
+        Rehearsal(options.topology, steering).start()
     console, store = console_for(json_out), request.open_store()
     with (
         nullcontext() if store is None else store,

@@ -142,6 +142,10 @@ class RunningTopology:
         active = self._runtime.read().active(time.time())
         return {operator.id: active.get(operator.id, operator.replicas.initial) for operator in self.topology.operators}
 
+    def was_planned(self) -> bool:
+        """Return whether replicas were set in this directory before, by a plan or by hand."""
+        return bool(self._runtime.read().replicas)
+
     def overridden(self, now_s: float) -> dict[str, int]:
         """Return the replicas that are set by hand at an instant, by operator."""
         return self._runtime.overridden(now_s)

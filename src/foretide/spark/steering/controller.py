@@ -11,20 +11,19 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from typing import ClassVar, Protocol
-
-import numpy as np
+from typing import Any, ClassVar, Protocol
 
 from foretide.background import Background
 from foretide.clock import Clock, SystemClock
 from foretide.control import ControlLoop, ControlSettings, Decision, Parts
 from foretide.control.profiles import DriftWatch
 from foretide.control.score import note_plan
+from foretide.control.starting.beginning import Beginning
+from foretide.control.starting.memory import Memory
+from foretide.control.starting.rehearsal import Rehearsal
 from foretide.control.steering import Steering
 from foretide.errors import ForetideError
 from foretide.events import Event, EventLog, EventSink, FanOut, Severity
-from foretide.forecast import Series
 from foretide.records import Plan
 from foretide.spark.driver.run import ControlStatus
 from foretide.spark.driver.running_topology import RunningTopology
@@ -33,6 +32,7 @@ from foretide.spark.steering.actuator import Changeable, SparkActuator
 from foretide.spark.steering.executors import ExecutorCounts, ExecutorManager, ExecutorSettings, open_scheduler
 from foretide.spark.steering.monitor import Observed, Sample, SparkMonitor
 from foretide.spark.steering.sampling import Sampler, SampleRecorder
+from foretide.topology import Topology
 
 __all__ = ["Controller", "Recorder", "Steerable", "Steering", "last_change", "manage_executors", "steer"]
 
@@ -58,6 +58,10 @@ class Recorder(SampleRecorder, EventSink, Protocol):
 
     def decided(self, decision: Decision) -> None:
         """Keep the record of a cycle."""
+        ...
+
+    def learnt(self, topology: Topology, kind: str, version: int, document: Mapping[str, Any]) -> None:
+        """Keep what was learnt about a topology, for later runs of it."""
         ...
 
 
@@ -123,6 +127,7 @@ class Controller(Background):
         *,
         recorder: Recorder | None = None,
         executors: ExecutorManager | None = None,
+        beginning: Beginning | None = None,
         clock: Clock | None = None,
         ticks: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -139,6 +144,7 @@ class Controller(Background):
             events=self._events,
             period_s=0.0 if steering.whole_lag else running.settings.trigger_s,
             collected=True,
+            awaits_first=True,
             clock=self._clock,
             ticks=ticks,
         )
@@ -148,7 +154,11 @@ class Controller(Background):
         self._drift = DriftWatch(dict(steering.execution_s), self._events)
         self._last_counts: ExecutorCounts | None = None
         self._refused = ""
+        given = beginning or Beginning()
+        self.rehearsal = given.rehearsal or Rehearsal(running.topology, steering)
         self.loop = self._make_loop(running)
+        self.memory = Memory(running.topology, given.past, recorder, self._events, self._clock.now_s)
+        self.memory.resume(self.loop)
 
     def _make_loop(self, running: Steerable) -> ControlLoop:
         steering = self.steering
@@ -163,26 +173,24 @@ class Controller(Background):
             models=steering.models,
             overrides=running.overridden,
             stages=running.graph.shared_slots,
+            ready=self.rehearsal.ready,
         )
         topology = running.topology.with_execution_times(steering.execution_s)
         return ControlLoop(topology, parts, steering.settings.loop)
 
     def start(self) -> None:
         """Begin to sample and to decide."""
+        self.rehearsal.start()
         self.sampler.start()
         super().start()
 
     def _run(self) -> None:
-        # The first forecast of a model loads and compiles what it needs: better now than within a deadline.
-        with suppress(Exception):
-            rehearsed = self.loop.parts.forecaster.clone()
-            rehearsed.fit(Series(np.arange(1.0, 31.0), self.steering.settings.loop.sample_s))
-            rehearsed.predict(3)
-        self.loop.run(stop=self._stop)
+        self.loop.run(stop=self._stop, begun=self.monitor.begun)
 
     def stop(self, timeout_s: float = 10.0) -> None:
-        """Stop deciding; the last plan stays in force."""
+        """Stop deciding; the last plan stays in force, and what was learnt is kept."""
         super().stop(timeout_s)
+        self.memory.keep(self.loop)
         self.sampler.stop(timeout_s)
 
     @property
@@ -213,6 +221,7 @@ class Controller(Background):
         if decision.window is not None:
             self._drift.look(decision.window)
         self._report_executors()
+        self.memory.cycle(self.loop)
         if self._recorder is not None:
             self._recorder.decided(decision)
 
@@ -234,6 +243,10 @@ class Controller(Background):
             data = {"planned": counts.planned, "requested": counts.requested, "observed": counts.observed}
             self._emit("executors.changed", words, data=data)
         self._last_counts = counts
+
+    def tell(self, event: Event) -> None:
+        """Tell all who listen of something that happened."""
+        self._events.emit(event)
 
     def _emit(
         self, kind: str, message: str, severity: Severity = "info", data: Mapping[str, object] | None = None

@@ -27,6 +27,8 @@ from foretide.transport.dead_letters import Failure
 
 __all__ = ["Observed", "Sample", "SparkMonitor"]
 
+# So long a stream without an event is taken for one whose rate is 0.
+_QUIET_S = 30.0
 # Two samples closer than this are one: there is no rate to be had from so short a time.
 _SHORTEST_S = 0.05
 
@@ -116,6 +118,9 @@ class SparkMonitor:
         Seconds from one batch to the next.
     collected : bool
         Whether measurements are kept until someone collects them.
+    awaits_first : bool
+        Whether those of the time before the first event, and of the stretch in which it comes, are left out of what is
+        collected: an engine that starts is no stream at rest. After half a minute without an event, it is one.
     ticks : callable
         The clock that never jumps.
     on_sample : callable, optional
@@ -129,6 +134,7 @@ class SparkMonitor:
         clock: Clock | None = None,
         period_s: float = 0.0,
         collected: bool = True,
+        awaits_first: bool = False,
         ticks: Callable[[], float] = time.monotonic,
         on_sample: Callable[[Sample], None] | None = None,
     ) -> None:
@@ -151,11 +157,16 @@ class SparkMonitor:
         self._replicas: dict[str, int] = {}
         self._measured: list[Measurement] = []
         self._last: Sample | None = None
+        self._opening, self._came, self._quiet_s = awaits_first, False, 0.0
 
     @property
     def last(self) -> Sample | None:
         """The last sample; None before the first."""
         return self._last
+
+    def begun(self) -> bool:
+        """Return whether there is, or was, something to collect."""
+        return not self._opening
 
     def collect(self) -> Sequence[Measurement]:
         """Return what was measured since the last call, up to now."""
@@ -180,11 +191,20 @@ class SparkMonitor:
             sample = self._take(duration_s)
             self._since_ticks = now_ticks
             if self._collected:
-                self._measured.append(sample.measurement)
+                self._hand_over(sample.measurement)
             self._last = sample
         if self._on_sample is not None:
             self._on_sample(sample)
         return sample
+
+    def _hand_over(self, measurement: Measurement) -> None:
+        """Keep a measurement to be collected, once the stream has begun."""
+        if self._opening:
+            self._quiet_s += measurement.duration_s
+            self._opening = not self._came and self._quiet_s < _QUIET_S
+            self._came = self._came or bool(measurement.arrived.any())
+        if not self._opening:
+            self._measured.append(measurement)
 
     def _take(self, duration_s: float) -> Sample:
         try:

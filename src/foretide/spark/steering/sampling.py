@@ -131,6 +131,8 @@ class Sampler(Background):
         Seconds from one batch to the next, see `SparkMonitor`.
     collected : bool
         Whether a control loop collects the measurements.
+    awaits_first : bool
+        Whether it gets them from the first event on, see `SparkMonitor`.
     kept : int
         How many samples are kept, see `SampleLog`.
     clock, ticks
@@ -148,6 +150,7 @@ class Sampler(Background):
         events: EventSink | None = None,
         period_s: float = 0.0,
         collected: bool = False,
+        awaits_first: bool = False,
         kept: int = _KEPT_SAMPLES,
         clock: Clock | None = None,
         ticks: Callable[[], float] = time.monotonic,
@@ -157,7 +160,13 @@ class Sampler(Background):
         self._events: EventSink = EventLog() if events is None else events
         self._clock = clock or SystemClock()
         self.monitor = SparkMonitor(
-            running, clock=self._clock, period_s=period_s, collected=collected, ticks=ticks, on_sample=self._keep
+            running,
+            clock=self._clock,
+            period_s=period_s,
+            collected=collected,
+            awaits_first=awaits_first,
+            ticks=ticks,
+            on_sample=self._keep,
         )
         self._log = SampleLog(kept)
         #: How the stream began.

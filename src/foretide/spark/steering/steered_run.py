@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +12,7 @@ from pyspark.sql import SparkSession
 from foretide.control import Decision
 from foretide.control.course import RunCourse, while_it_ran
 from foretide.control.score import RunScore, Yardstick, estimates_of, score_run
+from foretide.control.starting.beginning import Beginning
 from foretide.control.steering import Steering
 from foretide.errors import MetricsError
 from foretide.events import Event
@@ -87,6 +89,8 @@ class SteeredTopologyRun(TopologyRun):
         What steers it.
     recorder : Recorder, optional
         Keeps what happens.
+    beginning : Beginning, optional
+        What it begins with.
 
     Raises
     ------
@@ -97,11 +101,16 @@ class SteeredTopologyRun(TopologyRun):
     """
 
     def __init__(
-        self, spark: SparkSession, options: RunOptions, steering: Steering, recorder: Recorder | None = None
+        self,
+        spark: SparkSession,
+        options: RunOptions,
+        steering: Steering,
+        recorder: Recorder | None = None,
+        beginning: Beginning | None = None,
     ) -> None:
         self._executors = None if steering.executors is None else manage_executors(spark, steering.executors)
         super().__init__(spark, options)
-        self.steering, self._recorder = steering, recorder
+        self.steering, self._recorder, self._beginning = steering, recorder, beginning or Beginning()
         self._audit = SinkAudit(options.topology)
         self._found: Audit | None = None
         self._controller: Controller | None = None
@@ -117,8 +126,17 @@ class SteeredTopologyRun(TopologyRun):
         return self.controller.status()
 
     def _start(self, replicas: Mapping[str, int] | None = None) -> None:
-        super()._start(self.steering.replicas)
-        self._controller = Controller(self.running, self.steering, recorder=self._recorder, executors=self._executors)
+        first = None if self.options.replicas or self.running.was_planned() else self._beginning.first
+        super()._start(self.steering.replicas if first is None else first.replicas)
+        self._controller = Controller(
+            self.running,
+            self.steering,
+            recorder=self._recorder,
+            executors=self._executors,
+            beginning=self._beginning,
+        )
+        if first is not None:
+            self._controller.tell(first.event(time.time()))
         self._controller.start()
 
     def _stop(self) -> None:
