@@ -11,6 +11,7 @@ from typing import ClassVar
 import numpy as np
 
 from foretide.background import Background
+from foretide.compile.stages import compile_stages
 from foretide.control.steering import Steering
 from foretide.forecast import LEVELS, Series
 from foretide.plan import Situation
@@ -142,4 +143,5 @@ def _situation(topology: Topology, window: Window, intervals: int) -> Situation:
         forecasts=forecasts,
         replicas=np.maximum(topology.initial_replicas, 1),
         changed_at_s=np.full(len(topology.operators), -np.inf),
+        stages=compile_stages(topology).shared_slots,
     )
