@@ -6,9 +6,7 @@ allocation makes, so they work wherever that does: ``local-cluster``, standalone
 
 from __future__ import annotations
 
-import logging
 import math
-import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -18,6 +16,7 @@ from pyspark.sql import SparkSession
 
 from foretide.control.settings import ExecutorSettings
 from foretide.errors import ActuatorError, ConfigError
+from foretide.spark.steering.executor_target import ExecutorTarget
 
 __all__ = [
     "ExecutorCounts",
@@ -29,7 +28,8 @@ __all__ = [
     "open_scheduler",
 ]
 
-_LOG = logging.getLogger(__name__)
+# The context carries its scheduler, so that all who scale executors of an application share one.
+_ATTRIBUTE = "_foretide_scheduler"
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ class SparkScheduler:
 
 
 def open_scheduler(spark: Any) -> SparkScheduler:
-    """Return the scheduler of a session.
+    """Return the scheduler of a session, the same one for all sessions of an application.
 
     Raises
     ------
@@ -143,7 +143,12 @@ def open_scheduler(spark: Any) -> SparkScheduler:
             f"master {master!r}: expected a cluster with executors, got a single process, which has slots only; "
             "use local-cluster[n,cores,MiB], standalone, YARN or Kubernetes"
         )
-    return SparkScheduler(spark)
+    context = spark.sparkContext
+    found: SparkScheduler | None = getattr(context, _ATTRIBUTE, None)
+    if found is None:
+        found = SparkScheduler(spark)
+        setattr(context, _ATTRIBUTE, found)
+    return found
 
 
 class ExecutorManager:
@@ -169,12 +174,10 @@ class ExecutorManager:
         ticks: Callable[[], float] = time.monotonic,
     ) -> None:
         self.settings = settings or ExecutorSettings()
-        self._scheduler, self._ticks = scheduler, ticks
+        self._target, self._ticks = ExecutorTarget.of(scheduler), ticks
         self._cores = self.settings.cores or scheduler.cores
-        self._lock = threading.Lock()
-        self._planned = self._requested = max(self.settings.minimum, len(self._seen()))
+        self._planned = self._asked = max(self.settings.minimum, len(self._target.working()))
         self._enough_since: float | None = None
-        self._leaving: dict[str, float] = {}
 
     def request_slots(self, slots: int) -> ExecutorCounts:
         """See to executors for so many task slots.
@@ -207,10 +210,10 @@ class ExecutorManager:
 
     def request(self, executors: int) -> ExecutorCounts:
         """See to so many executors, within the bounds."""
-        with self._lock:
+        with self._target.lock:
             self._planned = min(max(executors, self.settings.minimum), self.settings.maximum)
-            self._end_leavers()
-            if self._planned >= self._requested:
+            self._target.end_late(self._ticks())
+            if self._planned >= self._asked:
                 self._enough_since = None
                 self._grow()
             elif self._surplus_has_lasted():
@@ -219,32 +222,15 @@ class ExecutorManager:
 
     def counts(self) -> ExecutorCounts:
         """Return how many are planned, requested and observed."""
-        return ExecutorCounts(self._planned, self._requested, len(self._seen()))
-
-    def _seen(self) -> tuple[str, ...]:
-        try:
-            ids = self._scheduler.executors()
-        except Exception as error:  # py4j raises what it likes
-            raise ActuatorError(f"executors: expected Spark's list of them, got {error}") from error
-        leaving = getattr(self, "_leaving", {})
-        return tuple(id for id in ids if id not in leaving)
+        requested = max(1, self._asked - len(self._target.vacant))
+        return ExecutorCounts(self._planned, requested, len(self._target.working()))
 
     def _grow(self) -> None:
         # Requested again while some are missing, which replaces a lost executor and repeats a request that was dropped.
-        if self._planned == self._requested and len(self._seen()) >= self._planned:
-            return
-        self._ask(self._planned)
-
-    def _ask(self, executors: int) -> None:
-        try:
-            heard = self._scheduler.request_total(executors)
-        except Exception as error:
-            raise ActuatorError(f"executors: expected Spark to take a request for {executors}, got {error}") from error
-        if not heard:
-            raise ActuatorError(
-                f"executors: expected Spark to take a request for {executors}, got a refusal; check quota and limits"
-            )
-        self._requested = executors
+        missing = self._planned - len(self._target.vacant) - len(self._target.working())
+        if self._planned > self._asked or missing > 0:
+            self._target.plan(self._planned)
+            self._asked = self._planned
 
     def _surplus_has_lasted(self) -> bool:
         """Return whether fewer executors have been enough for long enough."""
@@ -253,39 +239,15 @@ class ExecutorManager:
         return now_s - self._enough_since >= self.settings.release_after_s
 
     def _shrink(self) -> None:
-        extra = len(self._seen()) - self._planned
+        working = self._target.working()
+        extra = len(working) + len(self._target.vacant) - self._planned
         # The youngest go: the oldest hold most of what is cached.
-        going = self._seen()[::-1][: max(0, extra)]
-        self._ask(self._planned)
-        self._enough_since = None
+        going = working[::-1][: max(0, min(extra, len(working) - 1))]
+        self._target.plan(self._planned)
+        self._asked, self._enough_since = self._planned, None
         if going:
-            self._dismiss(going)
-
-    def _dismiss(self, ids: Sequence[str]) -> None:
-        now_s = self._ticks()
-        try:
-            gone = self._scheduler.decommission(ids)
-        except Exception:
-            _LOG.warning("executors %s cannot be decommissioned and are killed", ", ".join(ids), exc_info=True)
-            gone = ()
-        self._leaving.update(dict.fromkeys(gone, now_s))
-        if left := [id for id in ids if id not in gone]:
-            self._kill(left)
-
-    def _end_leavers(self) -> None:
-        """Forget executors that have gone, and kill those that were to go long ago."""
-        present = set(self._scheduler.executors()) if self._leaving else set()
-        self._leaving = {id: since for id, since in self._leaving.items() if id in present}
-        late = [id for id, since in self._leaving.items() if self._ticks() - since > self.settings.kill_after_s]
-        if late:
-            self._kill(late)
-
-    def _kill(self, ids: Sequence[str]) -> None:
-        try:
-            self._scheduler.kill(ids)
-        except Exception as error:
-            raise ActuatorError(f"executors {', '.join(ids)}: expected them to go, got {error}") from error
-        self._leaving.update({id: self._leaving.get(id, self._ticks()) for id in ids})
+            self._target.dismiss(going, self._ticks(), self.settings.kill_after_s)
+            self._target.request()  # to let executors go lowers Spark's own target
 
 
 def _executor_cores(context: Any) -> int:

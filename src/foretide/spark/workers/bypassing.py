@@ -12,6 +12,7 @@ from typing import Literal, TypeAlias
 
 from foretide.errors import ActuatorError
 from foretide.spark.steering.actuator import Changeable
+from foretide.spark.steering.executor_target import ExecutorTarget
 from foretide.spark.steering.executors import Scheduler
 
 __all__ = ["ExecutorBypass", "Replacement", "SplitBypass"]
@@ -29,7 +30,7 @@ class ExecutorBypass:
     Parameters
     ----------
     scheduler : Scheduler
-        Spark's.
+        Spark's; plans that scale executors by the same scheduler go on to hold, less the seats that are kept empty.
     replacement : {"at once", "after cool-down", "never"}
         When another executor is asked for.
     kill_after_s : float
@@ -46,72 +47,36 @@ class ExecutorBypass:
         kill_after_s: float = 10.0,
         ticks: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._scheduler, self._ticks = scheduler, ticks
+        self._target, self._ticks = ExecutorTarget.of(scheduler), ticks
         self._replacement, self._kill_after_s = replacement, kill_after_s
-        self._leaving: dict[str, float] = {}
         self._seats: set[str] = set()
-        self._wanted = 0
 
     def present(self) -> tuple[str, ...]:
         """Return the executors that get tasks and the seats of those bypassed; end those that were to go long ago."""
-        ids = self._executors()
-        self._leaving = {id: since for id, since in self._leaving.items() if id in ids}
-        late = [id for id, since in self._leaving.items() if self._ticks() - since > self._kill_after_s]
-        if late:
-            self._kill(late)
-            self._leaving.update(dict.fromkeys(late, self._ticks()))
-        return (*(id for id in ids if id not in self._leaving), *sorted(self._seats))
+        self._target.end_late(self._ticks())
+        return (*self._target.working(), *sorted(self._seats))
 
     def bypass(self, worker: str, reason: str) -> None:
         """Let an executor finish what it does and go; Spark schedules nothing more on it."""
-        working = [id for id in self._executors() if id not in self._leaving]
-        if worker not in working:
-            raise ActuatorError(f"executor {worker}: expected one of {', '.join(working)}; it is gone already")
-        if len(working) < 2:
-            raise ActuatorError(f"executor {worker}: expected other executors to take over, got none; it stays")
-        self._wanted = len(working) - (self._replacement != "at once")
-        try:
-            going = self._scheduler.decommission([worker])
-        except Exception as error:
-            raise ActuatorError(f"executor {worker}: expected Spark to decommission it, got {error}") from error
-        self._leaving[worker] = self._ticks()
-        if worker not in going:
-            self._kill([worker])
-        if self._replacement == "after cool-down":
-            self._seats.add(worker)
-        self._request()
+        with self._target.lock:
+            working = self._target.working()
+            if worker not in working:
+                raise ActuatorError(f"executor {worker}: expected one of {', '.join(working)}; it is gone already")
+            if len(working) < 2:
+                raise ActuatorError(f"executor {worker}: expected other executors to take over, got none; it stays")
+            self._target.keep()
+            self._target.dismiss([worker], self._ticks(), self._kill_after_s)
+            if self._replacement != "at once":
+                self._target.vacate(worker)
+            if self._replacement == "after cool-down":
+                self._seats.add(worker)
+            self._target.request()
 
     def readmit(self, worker: str) -> None:
         """Ask for another executor in place of one that was bypassed, where none was yet."""
         if worker in self._seats:
             self._seats.discard(worker)
-            self._wanted += 1
-            self._request()
-
-    def _executors(self) -> tuple[str, ...]:
-        try:
-            return self._scheduler.executors()
-        except Exception as error:  # py4j raises what it likes
-            raise ActuatorError(f"executors: expected Spark's list of them, got {error}") from error
-
-    def _request(self) -> None:
-        """Ask for as many as there are to be; Spark does not count those that it was told to decommission."""
-        try:
-            heard = self._scheduler.request_total(self._wanted)
-        except Exception as error:
-            raise ActuatorError(
-                f"executors: expected Spark to take a request for {self._wanted}, got {error}"
-            ) from error
-        if not heard:
-            raise ActuatorError(f"executors: expected Spark to take a request for {self._wanted}, got a refusal")
-
-    def _kill(self, ids: Sequence[str]) -> None:
-        try:
-            self._scheduler.kill(ids)
-        except Exception as error:
-            raise ActuatorError(f"executors {', '.join(ids)}: expected them to go, got {error}") from error
-        if self._wanted:
-            self._request()  # a kill lowers Spark's own target
+            self._target.refill(worker)
 
 
 class SplitBypass:
