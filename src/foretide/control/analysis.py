@@ -46,10 +46,22 @@ class ForecastStage:
         self._models: dict[str, Forecaster] = {}
         self._seen: dict[str, int] = {}
         self._resumed: set[str] = set()
+        self._far_steps = 0
+        #: By source, the last forecast as far as `beyond_s`; empty where nobody wanted one.
+        self.outlook: dict[str, Forecast] = {}
 
-    def forecast(self, window: Window, intervals: int) -> tuple[dict[str, Forecast], dict[str, Exception]]:
-        """Return a forecast of the next `intervals` for each source, and the errors of forecasters that failed."""
+    def forecast(
+        self, window: Window, intervals: int, beyond_s: float = 0.0
+    ) -> tuple[dict[str, Forecast], dict[str, Exception]]:
+        """Return a forecast of the next `intervals` for each source, and the errors of forecasters that failed.
+
+        Where `beyond_s` is further ahead than that, `outlook` has forecasts that reach so far.
+        """
         steps = math.ceil(intervals * window.duration_s / window.sample_s)
+        far_steps = math.ceil(beyond_s / window.sample_s)
+        self._far_steps = far_steps if far_steps > steps else 0
+        if not self._far_steps:
+            self.outlook.clear()
         forecasts: dict[str, Forecast] = {}
         errors: dict[str, Exception] = {}
         columns = enumerate(window.layout.sources)
@@ -63,6 +75,7 @@ class ForecastStage:
                 continue
             if answer.error is not None:
                 errors[source] = answer.error
+                self.outlook.pop(source, None)
             forecasts[source] = _stand_in(every[source], window, steps, answer)
         return forecasts, errors
 
@@ -120,6 +133,8 @@ class ForecastStage:
         else:
             values: Floats = series.values[series.values.size - new :]
             model.update(replace(series, values=values))
+        if self._far_steps:
+            self.outlook[source] = replace(model.predict(self._far_steps), came_from=(window.id,))
         return replace(model.predict(steps), came_from=(window.id,))
 
     def _newly_trained(self, series: Series, again: bool) -> Forecaster | None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from foretide.clock import Clock, SystemClock
+from foretide.clock import Alarm, Clock, SystemClock
 from foretide.control.analysis import ForecastStage, failed_sources
 from foretide.control.decision import Decision, Failure, Stage
 from foretide.control.monitor import Monitor
@@ -29,10 +29,6 @@ from foretide.topology import Topology
 __all__ = ["ControlLoop", "Parts"]
 
 _LOG = logging.getLogger(__name__)
-# How long a loop that waits for its next cycle may take to notice that it is to stop.
-_STOP_CHECK_S = 0.2
-# A wait shorter than this is rounding of the sums before it.
-_SAME_INSTANT_S = 1e-6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +60,9 @@ class Parts:
         The stages of a data plane whose operators share slots.
     ready : callable, optional
         Tells whether the forecaster is loaded; until then the last value stands in, and nothing waits for it.
+    look_ahead_s : callable, optional
+        Tells how far ahead somebody wants to see, such as until an executor comes that is asked for now; see
+        `ControlLoop.outlook`.
     """
 
     metrics: MetricSource
@@ -77,6 +76,7 @@ class Parts:
     overrides: Callable[[float], Mapping[str, int]] | None = None
     stages: SharedSlots | None = None
     ready: Callable[[], bool] | None = None
+    look_ahead_s: Callable[[], float] | None = None
 
     def trained_models(self) -> TrainedModels | None:
         """Return what watches for trained models of the forecaster's kind; None without a store of them."""
@@ -140,6 +140,7 @@ class ControlLoop:
         self._cycles = 0
         self._failures: Counter[Stage] = Counter()
         self._last_decision: Decision | None = None
+        self._alarm = Alarm(parts.clock, self.settings.sample_s)
 
     @property
     def plan_in_force(self) -> Plan | None:
@@ -157,6 +158,12 @@ class ControlLoop:
         return dict(self._failures)
 
     @property
+    def outlook(self) -> Mapping[str, Forecast]:
+        """The last forecasts by source, as far ahead as was asked for by `Parts.look_ahead_s`."""
+        made = {} if self._last_decision is None else self._last_decision.forecasts
+        return {**made, **self.forecasts.outlook}
+
+    @property
     def last_decision(self) -> Decision | None:
         """The record of the last cycle; None before the first."""
         return self._last_decision
@@ -169,8 +176,8 @@ class ControlLoop:
     ) -> None:
         """Run a cycle every `td_s`, for ever, for so many `cycles`, or until `stop` is set.
 
-        Cycles keep to a fixed grid. One that took longer than `td_s` makes the next one start at once, those missed
-        in between are left out, and the grid stays where it was.
+        Cycles keep to a fixed grid, and `wake` adds one in between. One that took longer than `td_s` makes the next one
+        start at once, those missed in between are left out, and the grid stays where it was.
 
         The first cycle comes after one `td_s`. Where `begun` tells whether something has been measured, it comes as
         soon as that is so: one sample is then enough for the first plan, and the grid begins with it.
@@ -178,31 +185,33 @@ class ControlLoop:
         clock, td_s = self.parts.clock, self.settings.td_s
         due_s = clock.now_s() + td_s
         begun = None if self._cycles else begun
-        done, self._eager = 0, begun is not None
-        while (cycles is None or done < cycles) and self._wait_until(due_s, stop, begun):
-            if begun is not None and begun():
+        done, longest_s, self._eager = 0, td_s, begun is not None
+        while cycles is None or done < cycles:
+            came = self._alarm.wait_until(due_s, longest_s, stop, begun)
+            if came == "stop":
+                return
+            if came == "begun":
                 begun, due_s = None, clock.now_s()
+            if came == "woken":
+                early_s = due_s - clock.now_s()
+                self._emit(clock.now_s(), "cycle.early", f"{self._alarm.reason}: deciding {early_s:.1f} s early")
             # One sample is enough for the first plan, not for those after it.
             planned = self.run_cycle().plan is not None
             self._eager = self._eager and not planned
             done += 1
+            if came == "woken":
+                # The grid stays; its next cycle is left out where it would follow too soon.
+                due_s += td_s * (due_s - clock.now_s() < self.settings.sample_s)
+                longest_s = td_s + self.settings.sample_s
+                continue
+            longest_s = td_s
             late_s = clock.now_s() - due_s
             # A clock that was set back begins a new grid.
             due_s = clock.now_s() + td_s if late_s < -td_s else due_s + td_s * max(1.0, late_s // td_s)
 
-    def _wait_until(self, due_s: float, stop: threading.Event | None, begun: Callable[[], bool] | None) -> bool:
-        """Return True at `due_s`, or False as soon as `stop` is set; never wait for longer than one `td_s`.
-
-        Return True as well as soon as a stream has `begun`, where that is asked for.
-        """
-        clock, left_s = self.parts.clock, self.settings.td_s
-        while not (stop and stop.is_set()):
-            wait_s = min(due_s - clock.now_s(), left_s, _STOP_CHECK_S)
-            if wait_s <= _SAME_INSTANT_S or (begun is not None and begun()):
-                return True
-            clock.sleep_s(wait_s)
-            left_s -= wait_s
-        return False
+    def wake(self, reason: str) -> None:
+        """Run the next cycle at once, as soon as one `sample_s` has passed since the last; from any thread."""
+        self._alarm.wake(reason)
 
     def run_cycle(self) -> Decision:
         """Monitor, forecast, plan and act once; never raises."""
@@ -237,7 +246,8 @@ class ControlLoop:
         planner = self.parts.planner
         if not planner.needs_forecast:
             return {}
-        forecasts, errors = self.forecasts.forecast(window, planner.intervals_ahead)
+        beyond_s = 0.0 if self.parts.look_ahead_s is None else self.parts.look_ahead_s()
+        forecasts, errors = self.forecasts.forecast(window, planner.intervals_ahead, beyond_s)
         if errors:
             self._report_forecasts(errors, at_s)
         return forecasts

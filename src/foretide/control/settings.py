@@ -13,7 +13,10 @@ from foretide.errors import ConfigError
 from foretide.forecast import Forecaster, make_forecaster
 from foretide.plan import Guarded, GuardSettings, Planner, make_planner, standard_guards
 
-__all__ = ["ControlSettings", "ExecutorSettings", "LoopSettings", "load_settings"]
+__all__ = ["LONGEST_LEAD_S", "ControlSettings", "ExecutorSettings", "LoopSettings", "load_settings"]
+
+#: The longest lead time of executors that is learnt and planned for, in seconds.
+LONGEST_LEAD_S = 600.0
 
 
 class LoopSettings(Settings):
@@ -38,6 +41,12 @@ class LoopSettings(Settings):
         default=None,
         gt=0,
         description="Seconds to wait for forecasts, which then run on threads of their own (P6); unset, in line.",
+    )
+    wake_backlog_s: float | None = Field(
+        default=2.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="Seconds of input by which a backlog may grow until a decision is made at once; never if not set.",
     )
     advisory: bool = Field(default=False, description="Decide and record, but change nothing.")
 
@@ -65,6 +74,17 @@ class ExecutorSettings(Settings):
         default=30.0, gt=0, description="Seconds after which an executor that is to go and stays is killed."
     )
 
+    lead_s: float = Field(
+        default=10.0,
+        ge=0,
+        le=LONGEST_LEAD_S,
+        description="Seconds from a request until an executor gets tasks, as long as that is not learnt yet.",
+    )
+    start_price_s: float | None = Field(
+        default=None, ge=0, description="Executor-seconds that a start costs; what is learnt of `lead_s` if not set."
+    )
+    stop_price_s: float = Field(default=0.0, ge=0, description="Executor-seconds that a stop costs.")
+
     @model_validator(mode="after")
     def _in_order(self) -> ExecutorSettings:
         if self.maximum < self.minimum:
@@ -85,6 +105,10 @@ class ControlSettings(Settings):
         default_factory=dict, description="Settings of forecasters, by name."
     )
     guards: GuardSettings = Field(default_factory=GuardSettings, description="Guards around the planner.")
+    executors: ExecutorSettings | None = Field(
+        default=None,
+        description="Executors of a cluster, which are scaled along with the slots; left alone if not set.",
+    )
 
     def make_planner(self) -> Planner | Guarded:
         """Return the planner with its settings, inside its guards."""
@@ -98,9 +122,10 @@ class ControlSettings(Settings):
 
 
 def load_settings(path: str | Path) -> ControlSettings:
-    """Read a set-up from a TOML file with the tables ``loop``, ``planners.NAME``, ``forecasters.NAME``, ``guards``.
+    """Read a set-up from a TOML file.
 
-    Settings of planners and forecasters that are not in use are checked as well.
+    Its tables are ``loop``, ``planners.NAME``, ``forecasters.NAME``, ``guards``, ``executors``. Settings of planners
+    and forecasters that are not in use are checked as well.
 
     Raises
     ------

@@ -48,7 +48,8 @@ class Steering:
     overestimated : float, optional
         Replicas of a safe, static plan, against which savings are measured; else the most there ever were.
     executors : ExecutorSettings, optional
-        Bounds of the executors that are scaled along with the slots; without them, executors are left alone.
+        Bounds of the executors that are scaled along with the slots; those of the settings if not given, and where
+        these have none, executors are left alone.
     events : EventSink, optional
         Hears of everything that happens.
     models : ModelStore, optional
@@ -70,6 +71,11 @@ class Steering:
     def policy_name(self) -> str:
         """What to call the planner with its settings."""
         return self.policy or self.settings.planner
+
+    @property
+    def scaled_executors(self) -> ExecutorSettings | None:
+        """The bounds of the executors; None where these are left alone."""
+        return self.executors or self.settings.executors
 
     def make_planner(self) -> Planner | Guarded:
         """Return the planner, inside its guards."""

@@ -3,6 +3,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
@@ -622,3 +623,50 @@ def test_the_last_value_stands_in_while_a_forecaster_is_loaded() -> None:
     loaded.set()
     late = rigged.cycle()
     assert (late.forecasts["in"].fallback, late.forecasts["in"].mean[0]) == (False, 200.0)
+
+
+class TestWaking:
+    """Cycles are due every five seconds from 1000 on, and samples come every second."""
+
+    def loop(self, at: dict[float, str]) -> tuple[ControlLoop, list[float], EventLog]:
+        """Return a loop that is woken at instants, when each cycle began, and what happened."""
+        events, began = EventLog(), list[float]()
+
+        class Waking(ManualClock):
+            def sleep_s(self, seconds: float) -> None:
+                super().sleep_s(seconds)
+                for instant in [instant for instant in at if instant <= self.now_s() + 1e-9]:
+                    loop.wake(at.pop(instant))
+
+        timer = Waking(1000.0)
+        system = FakeSystem(timer)
+        parts = Parts(
+            metrics=system,
+            actuator=system,
+            planner=Static(replicas=1),
+            forecaster=Basic(),
+            clock=timer,
+            events=events,
+            on_decision=lambda decision: began.append(round(decision.at_s, 1)),
+        )
+        loop = ControlLoop(TOPOLOGY, parts, LoopSettings(td_s=5.0, sample_s=1.0))
+        return loop, began, events
+
+    def test_a_cycle_runs_at_once_and_the_grid_stays(self) -> None:
+        loop, began, events = self.loop({1007.0: "a backlog"})
+        loop.run(cycles=4)
+        assert began == [1005.0, 1007.0, 1010.0, 1015.0]
+        early = [event.message for event in events if event.kind == "cycle.early"]
+        assert early == ["a backlog: deciding 3.0 s early"]
+
+    def test_no_two_cycles_are_closer_than_a_sample(self) -> None:
+        woken = {1005.2 + 0.2 * place: "again" for place in range(20)}
+        loop, began, _ = self.loop(woken)
+        loop.run(cycles=5)
+        assert began[0] == 1005.0
+        assert min(after - before for before, after in pairwise(began)) >= 1.0 - 1e-6
+
+    def test_the_next_of_the_grid_is_left_out_where_it_would_follow_too_soon(self) -> None:
+        loop, began, _ = self.loop({1009.4: "late"})
+        loop.run(cycles=3)
+        assert began == [1005.0, 1009.4, 1015.0]

@@ -14,8 +14,9 @@ from topologies import line, step
 
 from foretide.control.runtime import RuntimeActuator
 from foretide.errors import ActuatorError, ConfigError
-from foretide.records import Layout, Plan
+from foretide.records import Forecast, Layout, Plan
 from foretide.spark.steering.actuator import SparkActuator
+from foretide.spark.steering.executor_demand import slots_ahead
 from foretide.spark.steering.executors import (
     ExecutorManager,
     ExecutorSettings,
@@ -40,7 +41,7 @@ class Ticks:
 
 
 def manager(scheduler: FakeScheduler, ticks: Ticks | None = None, **settings: Any) -> ExecutorManager:
-    given = {"minimum": 1, "maximum": 4, "release_after_s": 10.0, "kill_after_s": 30.0, **settings}
+    given = {"minimum": 1, "maximum": 4, "release_after_s": 10.0, "kill_after_s": 30.0, "lead_s": 0.0, **settings}
     return ExecutorManager(scheduler, ExecutorSettings(**given), ticks or Ticks())
 
 
@@ -177,8 +178,97 @@ class TestExecutors:
         scheduler.come(4)
         assert scheduler.asked == [4]
         actuator.apply(plan(1, 2))
+        actuator.request_executors(3)
         assert executors.counts().observed == 2
         assert actuator.executors_refused == ""
+
+
+class TestLeadTime:
+    """Executors are asked for at 0 s and come later; the clock is moved by hand."""
+
+    def test_it_is_what_the_settings_say_until_one_has_come_and_then_what_most_took(self) -> None:
+        scheduler, ticks = FakeScheduler(present=1), Ticks()
+        executors = manager(scheduler, ticks, lead_s=5.0)
+        assert executors.lead_s == 5.0
+        executors.request(3)
+        ticks.now = 40.0
+        scheduler.come(2)
+        executors.observe()
+        ticks.now = 90.0
+        scheduler.come(3)
+        executors.observe()
+        # Of 40 s and 90 s, the quantile .8 is 40 + .8 · 50.
+        assert executors.lead_s == pytest.approx(80.0)
+
+    def test_one_that_is_awaited_for_longer_lengthens_it_at_once(self) -> None:
+        scheduler, ticks = FakeScheduler(present=1), Ticks()
+        executors = manager(scheduler, ticks, lead_s=5.0)
+        executors.request(2)
+        ticks.now = 120.0
+        assert executors.lead_s == 120.0
+
+    def test_after_ten_minutes_nobody_waits_any_more(self) -> None:
+        scheduler, ticks = FakeScheduler(present=1), Ticks()
+        executors = manager(scheduler, ticks, lead_s=5.0)
+        executors.request(2)
+        ticks.now = 599.0
+        executors.request(2)
+        assert executors.lead_s == 599.0
+        ticks.now = 601.0
+        executors.request(2)
+        assert executors.lead_s == 5.0, "it will not come"
+
+    def test_executors_that_nobody_asked_for_teach_nothing(self) -> None:
+        scheduler, ticks = FakeScheduler(present=1), Ticks()
+        executors = manager(scheduler, ticks, lead_s=5.0)
+        ticks.now = 50.0
+        scheduler.come(2)
+        executors.observe()
+        assert executors.lead_s == 5.0
+
+    def test_an_executor_is_kept_for_as_long_as_a_stop_and_a_start_cost(self) -> None:
+        scheduler, ticks = FakeScheduler(present=3), Ticks()
+        executors = manager(scheduler, ticks, release_after_s=10.0, lead_s=40.0, stop_price_s=5.0)
+        for now, left in ((0.0, 3), (44.0, 3), (45.0, 1)):
+            ticks.now = now
+            assert executors.request(1).observed == left
+        priced = manager(FakeScheduler(present=3), ticks, release_after_s=10.0, lead_s=40.0, start_price_s=0.0)
+        priced.request(1)
+        ticks.now += 10.0
+        assert priced.request(1).observed == 1
+
+    def test_a_rate_that_swings_makes_executors_neither_start_nor_stop(self) -> None:
+        scheduler, ticks = FakeScheduler(present=3), Ticks()
+        executors = manager(scheduler, ticks, lead_s=30.0)
+        for second in range(200):
+            ticks.now = float(second)
+            executors.request(1 if second % 25 < 20 else 3)
+        assert scheduler.calls == []
+
+
+class TestSlotsAhead:
+    def forecast(self, *rates: float) -> Forecast:
+        return Forecast(series="in", model="test", made_at_s=0.0, step_s=10.0, mean=np.array(rates))
+
+    @pytest.mark.parametrize(
+        ("rates", "lead_s", "slots"),
+        [
+            ((100.0, 100.0, 300.0), 20.0, 10),  # 4 + 3 · 2
+            ((100.0, 100.0, 300.0), 5.0, 4),  # what comes after the lead time can be asked for later
+            ((100.0, 10.0, 10.0), 20.0, 4),  # never fewer than now
+            ((0.0, 300.0, 300.0), 20.0, 4),  # a growth from nothing says nothing
+        ],
+    )
+    def test_busy_slots_grow_with_the_input_until_an_executor_can_come(
+        self, rates: tuple[float, ...], lead_s: float, slots: int
+    ) -> None:
+        found = slots_ahead(4, np.array([0.5, 2.5]), {"in": self.forecast(*rates)}, td_s=10.0, lead_s=lead_s)
+        assert found == slots
+
+    def test_inputs_add_up_and_a_demand_that_is_not_known_is_all_slots(self) -> None:
+        outlook = {"a": self.forecast(100.0, 100.0), "b": self.forecast(100.0, 300.0)}
+        assert slots_ahead(4, None, outlook, td_s=10.0, lead_s=10.0) == 8
+        assert slots_ahead(4, None, {}, td_s=10.0, lead_s=10.0) == 4
 
 
 class TestUnavailable:

@@ -12,7 +12,7 @@ from foretide.spark.workers.bypassing import ExecutorBypass
 
 
 def both(scheduler: FakeScheduler, clock: ManualClock, **more: Any) -> tuple[ExecutorManager, ExecutorBypass]:
-    settings = ExecutorSettings(minimum=1, maximum=6, release_after_s=0.0, kill_after_s=30.0)
+    settings = ExecutorSettings(minimum=1, maximum=6, release_after_s=0.0, kill_after_s=30.0, lead_s=0.0)
     manager = ExecutorManager(scheduler, settings, clock.now_s)
     return manager, ExecutorBypass(scheduler, ticks=clock.now_s, **more)
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from schedulers import FakeScheduler
 from topologies import line, step
 
 from foretide.clock import ManualClock
 from foretide.control import ControlSettings
 from foretide.spark.steering.controller import Controller, Steering
+from foretide.spark.steering.executors import ExecutorManager, ExecutorSettings
 from foretide.store import RunSpec, RunStore
 from foretide.store.databases.sqlite import SqliteDatabase
 
@@ -31,11 +34,19 @@ LINE = line(step("look", replicas=(1, 4)), step("wait", replicas=(1, 12)))
 class Scene:
     """A controller and what it steers, second by second."""
 
-    def __init__(self, run: Any, settings: dict[str, Any] | None = None, recorder: Any = None, **steering: Any) -> None:
+    def __init__(
+        self,
+        run: Any,
+        settings: dict[str, Any] | None = None,
+        recorder: Any = None,
+        executors: Any = None,
+        **steering: Any,
+    ) -> None:
         self.run, self.clock, self.ticks = run, ManualClock(1000.0), 0.0
         chosen = ControlSettings.model_validate({**SETTINGS, **(settings or {})})
         given = Steering(settings=chosen, **steering)
-        self.controller = Controller(run, given, recorder=recorder, clock=self.clock, ticks=lambda: self.ticks)
+        more = {"recorder": recorder, "executors": executors}
+        self.controller = Controller(run, given, **more, clock=self.clock, ticks=lambda: self.ticks)
 
     def live(self, *rates: int) -> None:
         """Let seconds pass with these arrivals, a sample after each and a cycle after every five."""
@@ -223,3 +234,33 @@ def _break(file: Path, fault: str) -> sqlite3.Connection | None:
             path.write_bytes(b"not a database at all" * 100)
         return None
     return None
+
+
+def test_a_backlog_that_grows_wakes_the_loop_before_its_next_cycle(scene: Scene) -> None:
+    scene.live(*[100] * 5)
+    woken: list[str] = []
+    scene.controller.loop.wake = woken.append  # type: ignore[method-assign]
+    scene.live(100, 100)
+    assert woken == []
+    scene.live(1000)  # one replica for 9 ms each does 111/s
+    assert len(woken) == 1
+    assert "events more wait than at the last decision" in woken[0]
+
+
+def test_executors_are_asked_for_ahead_by_the_lead_time_that_was_learnt(fake_run: Callable[..., Any]) -> None:
+    scheduler, ticks = FakeScheduler(present=1, cores=2), [0.0]
+    bounds = ExecutorSettings(minimum=1, maximum=8, lead_s=20.0)
+    executors = ExecutorManager(scheduler, bounds, lambda: ticks[0])
+    # 50/s at first, and 10/s more every second: a model that follows the line sees 20 s ahead.
+    settings = {"forecaster": "lr", "loop": {"td_s": 5.0, "sample_s": 1.0, "stale_after_s": 30.0, "history": 40}}
+    scene = Scene(fake_run(LINE), settings, executors=executors)
+    scene.live(*[50 + 10 * second for second in range(30)])
+    decision = scene.controller.decisions[-1]
+    assert decision.plan is not None and decision.action is not None
+    slots = int(decision.action.requested.sum())
+    assert scene.controller.loop.outlook["in"].mean.size == 25, "until an executor comes, and the interval after"
+    assert decision.forecasts["in"].mean.size == 5, "the planner sees no further than it wants"
+    # At 345/s now and 595/s after the lead time, 10 ms of work for each event.
+    assert executors.counts().planned > math.ceil(slots / 2)
+    told = [event for event in scene.controller.events if event.kind == "executors.changed"]
+    assert told[-1].data["lead_s"] == 20.0 and told[-1].data["slots_ahead"] > slots

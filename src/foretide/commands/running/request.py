@@ -157,7 +157,7 @@ class RunRequest:
             topology,
             self.settings,
             execution_s=None if profile is None else profile.execution_s,
-            executors=_executors(self.executors),
+            executors=_executors(self.executors, self.settings.executors),
             events=events,
         )
         found.settings.make_forecaster()  # before Spark is started: what it needs may not be installed
@@ -194,14 +194,15 @@ def _given(values: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _executors(text: str | None) -> ExecutorSettings | None:
-    """Read the bounds of executors, such as ``1:4``."""
+def _executors(text: str | None, of_file: ExecutorSettings | None) -> ExecutorSettings | None:
+    """Return the settings of the executors: the bounds, such as ``1:4``, win over those of the file."""
     if text is None:
-        return None
+        return of_file
     from foretide.config import validated
     from foretide.control.settings import ExecutorSettings
 
     least, colon, most = (part.strip() for part in text.partition(":"))
     if not (colon and least.isdecimal() and most.isdecimal()):
         raise ConfigError("--executors", expected="the fewest and the most, such as 1:4", got=repr(text))
-    return validated(ExecutorSettings, {"minimum": int(least), "maximum": int(most)}, "--executors")
+    others = {} if of_file is None else of_file.model_dump()
+    return validated(ExecutorSettings, {**others, "minimum": int(least), "maximum": int(most)}, "--executors")

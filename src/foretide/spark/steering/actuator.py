@@ -38,8 +38,8 @@ class Changeable(Protocol):
 class SparkActuator:
     """Hands plans to a topology in this process, and executors with them where the cluster has any to give.
 
-    More slots ask for executors first, fewer slots let executors go last. Executors that are refused do not undo the
-    replicas: slots beyond the cores of the cluster take turns.
+    More slots ask for executors first. Executors go when `request_executors` has said for a while that fewer are
+    needed. Those that are refused do not undo the replicas: slots beyond the cores of the cluster take turns.
 
     Parameters
     ----------
@@ -60,16 +60,13 @@ class SparkActuator:
         by_operator = dict(zip(plan.layout.operators, requested.tolist(), strict=True))
         before = self._running.replicas()
         changed = {operator: count for operator, count in by_operator.items() if before.get(operator) != count}
-        growing = sum(by_operator.values()) >= sum(before.values())
-        if growing:
-            self._request_executors(sum(by_operator.values()))
+        if sum(by_operator.values()) > sum(before.values()):
+            self.request_executors(sum(by_operator.values()))
         if changed:
             try:
                 self._running.change_replicas(changed)
             except (ConfigError, OSError) as error:
                 raise ActuatorError(f"{plan.id}: the run-time configuration was not replaced: {error}") from error
-        if not growing:
-            self._request_executors(sum(by_operator.values()))
         return requested
 
     def split(self, start: str, end: str, weights: Sequence[int]) -> None:
@@ -85,7 +82,8 @@ class SparkActuator:
         except (ConfigError, OSError) as error:
             raise ActuatorError(f"edge '{start} -> {end}': the split ratio was not changed: {error}") from error
 
-    def _request_executors(self, slots: int) -> None:
+    def request_executors(self, slots: int) -> None:
+        """See to executors for so many slots; why they could not be had is in `executors_refused`."""
         self.executors_refused = ""
         if self._executors is None:
             return

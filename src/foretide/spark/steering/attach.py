@@ -172,7 +172,7 @@ class Attachment(Background):
         metrics = QueryMetrics(
             topology,
             lambda: [query for query in log.totals().values() if queries(query)],
-            lambda: 1 if scheduler is None else len(scheduler.executors()),
+            lambda: 1 if self._manager is None else self._manager.observe(),
             clock=clock,
         )
         parts = Parts(

@@ -29,9 +29,11 @@ from foretide.spark.driver.run import ControlStatus
 from foretide.spark.driver.running_topology import RunningTopology
 from foretide.spark.settings import EngineSettings
 from foretide.spark.steering.actuator import Changeable, SparkActuator
+from foretide.spark.steering.executor_demand import slots_ahead
 from foretide.spark.steering.executors import ExecutorCounts, ExecutorManager, ExecutorSettings, open_scheduler
 from foretide.spark.steering.monitor import Observed, Sample, SparkMonitor
 from foretide.spark.steering.sampling import Sampler, SampleRecorder
+from foretide.spark.steering.waking import grown_backlog
 from foretide.topology import Topology
 
 __all__ = ["Controller", "Recorder", "Steerable", "Steering", "last_change", "manage_executors", "steer"]
@@ -90,7 +92,8 @@ def steer(
     ``with start(topology, spark, path) as running, steer(running, load_settings("control.toml")): running.wait()``
     """
     given = Steering(settings=steering) if isinstance(steering, ControlSettings) else steering or Steering()
-    executors = None if given.executors is None else manage_executors(running.spark, given.executors)
+    bounds = given.scaled_executors
+    executors = None if bounds is None else manage_executors(running.spark, bounds)
     controller = Controller(running, given, recorder=recorder, executors=executors)
     controller.start()
     return controller
@@ -145,6 +148,7 @@ class Controller(Background):
             period_s=0.0 if steering.whole_lag else running.settings.trigger_s,
             collected=True,
             awaits_first=True,
+            on_sample=self._look,
             clock=self._clock,
             ticks=ticks,
         )
@@ -153,7 +157,7 @@ class Controller(Background):
         self.decisions: deque[Decision] = deque(maxlen=_KEPT_DECISIONS)
         self._drift = DriftWatch(dict(steering.execution_s), self._events)
         self._last_counts: ExecutorCounts | None = None
-        self._refused = ""
+        self._refused, self._slots_ahead = "", 0
         given = beginning or Beginning()
         self.rehearsal = given.rehearsal or Rehearsal(running.topology, steering)
         self.loop = self._make_loop(running)
@@ -174,6 +178,7 @@ class Controller(Background):
             overrides=running.overridden,
             stages=running.graph.shared_slots,
             ready=self.rehearsal.ready,
+            look_ahead_s=self._look_ahead_s,
         )
         topology = running.topology.with_execution_times(steering.execution_s)
         return ControlLoop(topology, parts, steering.settings.loop)
@@ -215,15 +220,39 @@ class Controller(Background):
         """Return the executors planned, requested and observed; None where they are not scaled."""
         return None if self.executors is None else self.executors.counts()
 
+    def _look(self, sample: Sample) -> None:
+        """See which executors have come, and decide at once where a backlog grows."""
+        last, backlog_s = self.loop.last_decision, self.steering.settings.loop.wake_backlog_s
+        if backlog_s is not None and last is not None and last.window is not None:
+            reason = grown_backlog(sample.measurement, last.window, backlog_s)
+            if reason:
+                self.loop.wake(reason)
+        if self.executors is not None:
+            self.executors.observe()
+
+    def _look_ahead_s(self) -> float:
+        """Return how far ahead executors are planned: until one comes that is asked for now, and the interval after."""
+        return 0.0 if self.executors is None else self.executors.lead_s + self.steering.settings.loop.td_s
+
     def _keep(self, decision: Decision) -> None:
         self.decisions.append(decision)
         note_plan(self.sampler.opening, decision, self._clock.now_s())
+        self._see_to_executors(decision)
         if decision.window is not None:
             self._drift.look(decision.window)
         self._report_executors()
         self.memory.cycle(self.loop)
         if self._recorder is not None:
             self._recorder.decided(decision)
+
+    def _see_to_executors(self, decision: Decision) -> None:
+        """Ask for the executors that the slots in force need, and those expected by the time that an executor comes."""
+        plan, action = decision.plan, decision.action
+        if self.executors is None or plan is None or action is None or action.status not in ("applied", "unchanged"):
+            return
+        td_s, slots = self.steering.settings.loop.td_s, int(action.requested.sum())
+        self._slots_ahead = slots_ahead(slots, plan.demand, self.loop.outlook, td_s, self.executors.lead_s)
+        self.actuator.request_executors(self._slots_ahead)
 
     def _report_executors(self) -> None:
         """Tell of executors that were refused, and of every change of their numbers."""
@@ -240,7 +269,13 @@ class Controller(Background):
             return
         if counts != self._last_counts:
             words = f"planned {counts.planned}, requested {counts.requested}, observed {counts.observed}"
-            data = {"planned": counts.planned, "requested": counts.requested, "observed": counts.observed}
+            words += f"; {self._slots_ahead} slots are needed within {self.executors.lead_s:.0f} s, the lead time"
+            data: dict[str, float] = {
+                "planned": counts.planned,
+                "requested": counts.requested,
+                "observed": counts.observed,
+            }
+            data |= {"slots_ahead": self._slots_ahead, "lead_s": self.executors.lead_s}
             self._emit("executors.changed", words, data=data)
         self._last_counts = counts
 

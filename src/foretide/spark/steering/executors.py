@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 from foretide.control.settings import ExecutorSettings
 from foretide.errors import ActuatorError, ConfigError
 from foretide.spark.steering.executor_target import ExecutorTarget
+from foretide.spark.steering.lead_time import LeadTime
 
 __all__ = [
     "ExecutorCounts",
@@ -154,8 +155,9 @@ def open_scheduler(spark: Any) -> SparkScheduler:
 class ExecutorManager:
     """Keeps the executors of an application at what the plan needs.
 
-    More are asked for at once. Fewer only after they were enough for a while: the youngest are decommissioned, which
-    lets their tasks end; one that stays is killed. A request that Spark does not hear is made again with the next plan.
+    More are asked for at once. Fewer only after they were enough for as long as a stop and a start cost: the youngest
+    are decommissioned, which lets their tasks end; one that stays is killed. A request that Spark does not hear is made
+    again with the next plan.
 
     Parameters
     ----------
@@ -178,6 +180,26 @@ class ExecutorManager:
         self._cores = self.settings.cores or scheduler.cores
         self._planned = self._asked = max(self.settings.minimum, len(self._target.working()))
         self._enough_since: float | None = None
+        self._lead = LeadTime(self.settings.lead_s)
+        self.observe()
+
+    @property
+    def lead_s(self) -> float:
+        """Seconds from a request until an executor gets tasks: learnt, and at first what the settings say."""
+        return self._lead.seconds(self._ticks())
+
+    def observe(self) -> int:
+        """Look which executors have come, and learn how long they took; return how many work.
+
+        Raises
+        ------
+        ActuatorError
+            When Spark does not tell.
+        """
+        with self._target.lock:
+            working = self._target.working()
+            self._lead.see(working, self._ticks())
+            return len(working)
 
     def request_slots(self, slots: int) -> ExecutorCounts:
         """See to executors for so many task slots.
@@ -213,12 +235,15 @@ class ExecutorManager:
         with self._target.lock:
             self._planned = min(max(executors, self.settings.minimum), self.settings.maximum)
             self._target.end_late(self._ticks())
+            self.observe()
             if self._planned >= self._asked:
                 self._enough_since = None
                 self._grow()
             elif self._surplus_has_lasted():
                 self._shrink()
-            return self.counts()
+            counts = self.counts()
+            self._lead.expect(counts.requested - counts.observed, self._ticks())
+            return counts
 
     def counts(self) -> ExecutorCounts:
         """Return how many are planned, requested and observed."""
@@ -233,10 +258,16 @@ class ExecutorManager:
             self._asked = self._planned
 
     def _surplus_has_lasted(self) -> bool:
-        """Return whether fewer executors have been enough for long enough."""
+        """Return whether fewer executors have been enough for as long as it is worth to keep one.
+
+        An executor that is kept until it is needed again saves a stop and a start. Who keeps it until that has cost as
+        much as these never pays more than twice what was needed, whatever comes: the rule for renting skis.
+        """
         now_s = self._ticks()
         self._enough_since = now_s if self._enough_since is None else self._enough_since
-        return now_s - self._enough_since >= self.settings.release_after_s
+        start_s = self.lead_s if self.settings.start_price_s is None else self.settings.start_price_s
+        wait_s = max(self.settings.release_after_s, start_s + self.settings.stop_price_s)
+        return now_s - self._enough_since >= wait_s
 
     def _shrink(self) -> None:
         working = self._target.working()

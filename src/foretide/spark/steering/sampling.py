@@ -135,6 +135,8 @@ class Sampler(Background):
         Whether it gets them from the first event on, see `SparkMonitor`.
     kept : int
         How many samples are kept, see `SampleLog`.
+    on_sample : callable, optional
+        Looks at each sample.
     clock, ticks
         Tell the time, and durations.
     """
@@ -152,11 +154,13 @@ class Sampler(Background):
         collected: bool = False,
         awaits_first: bool = False,
         kept: int = _KEPT_SAMPLES,
+        on_sample: Callable[[Sample], None] | None = None,
         clock: Clock | None = None,
         ticks: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__()
         self._running, self._every_s, self._recorder = running, every_s, recorder
+        self._on_sample = on_sample
         self._events: EventSink = EventLog() if events is None else events
         self._clock = clock or SystemClock()
         self.monitor = SparkMonitor(
@@ -209,6 +213,11 @@ class Sampler(Background):
         measurement = sample.measurement
         came = bool(measurement.arrived.any())
         self.opening.add(measurement.ended_at_s, measurement.duration_s, came=came, latency=sample.latency)
+        if self._on_sample is not None:
+            try:
+                self._on_sample(sample)
+            except Exception:
+                _LOG.warning("a measurement could not be looked at", exc_info=True)
         if self._recorder is None:
             return
         try:

@@ -108,7 +108,8 @@ class SteeredTopologyRun(TopologyRun):
         recorder: Recorder | None = None,
         beginning: Beginning | None = None,
     ) -> None:
-        self._executors = None if steering.executors is None else manage_executors(spark, steering.executors)
+        bounds = steering.scaled_executors
+        self._executors = None if bounds is None else manage_executors(spark, bounds)
         super().__init__(spark, options)
         self.steering, self._recorder, self._beginning = steering, recorder, beginning or Beginning()
         self._audit = SinkAudit(options.topology)
