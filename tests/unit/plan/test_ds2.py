@@ -14,6 +14,43 @@ from foretide.topology import flow
 MakeSituation = Callable[..., Situation]
 
 
+@pytest.mark.parametrize(
+    ("sources", "rate", "first", "second", "expected"),
+    [
+        (1, 100.0, (50.0, 400.0), 100.0, {"Op1": 2, "Op2": 8}),
+        (1, 200.0, (40.0, 700.0), 99.0, {"Op1": 5, "Op2": 36}),
+        (1, 200.0, (10.0, 700.0), 201.0, {"Op1": 20, "Op2": 70}),
+        (2, 100.0, (50.0, 400.0), 100.0, {"Op1": 4, "Op2": 16}),
+        (2, 200.0, (40.0, 700.0), 99.0, {"Op1": 10, "Op2": 71}),
+        (2, 200.0, (10.0, 700.0), 201.0, {"Op1": 40, "Op2": 140}),
+    ],
+)
+def test_ds2_gives_the_figures_of_the_reference_implementation(
+    make_situation: MakeSituation,
+    sources: int,
+    rate: float,
+    first: tuple[float, float],
+    second: float,
+    expected: dict[str, int],
+) -> None:
+    """The rates and counts of the two scaling tests of strymon-system/ds2, controller/tests/scaling_policy_test.rs.
+
+    Each has three epochs: the rate of every source, the true processing and output rate of the first operator, and the
+    true processing rate of the second, which emits to nobody.
+    """
+    job = flow("conformance")
+    inputs = [job.source(f"Source{number}") for number in range(sources)]
+    job.operator("Op1", inputs=inputs, replicas=(1, 1000)).operator("Op2", replicas=(1, 1000))
+    processes, emits = first
+    situation = make_situation(
+        job.build(),
+        arrived=rate,
+        share={("Op1", "Op2"): emits / processes},
+        execution_s={"Op1": 1 / processes, "Op2": 1 / second},
+    )
+    assert Ds2().plan(situation).by_operator() == expected
+
+
 def test_ds2_word_count(make_situation: MakeSituation) -> None:
     """600 sentences in 60 s; a mapper splits 5 a second into 20 words each, a counter takes 50 words a second.
 
