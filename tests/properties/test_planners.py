@@ -22,9 +22,10 @@ Facts = Mapping[str, Any]
 
 #: Sized by a formula of arrivals, queues and forecasts. The lag rule is one of them once its cool-down is over.
 BY_FORMULA = {name: make_planner(name) for name in ("srea", "spea", "presps", "pasps", "ds2")} | {
-    "threshold": make_planner("threshold", cooldown_s=0)
+    "threshold": make_planner("threshold", cooldown_s=0),
+    "keda": make_planner("keda", tolerance=0, scale_down_window_s=0, scale_up_replicas=1000),
 }
-KEEP_STATE = ("rlearning", "threshold", "foretide")
+KEEP_STATE = ("rlearning", "threshold", "foretide", "flink", "keda")
 
 amounts = st.floats(0.0, 1e7)
 

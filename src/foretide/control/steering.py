@@ -16,7 +16,6 @@ from foretide.forecast.training.model_store import ModelStore
 from foretide.plan import Guarded, GuardSettings, Planner, make_planner, standard_guards
 from foretide.plan.base import Situation
 from foretide.plan.load import known_execution_s, needed_replicas
-from foretide.plan.planners.threshold import Threshold
 from foretide.plan.registry import find_planner
 from foretide.records import Plan
 from foretide.store import RunSpec
@@ -146,7 +145,7 @@ def make_steering(
         planner=planner,
         policy=policy.name,
         replicas=fixed or {},
-        whole_lag=policy.planner == Threshold.name,
+        whole_lag=fixed is None and find_planner(policy.planner).by_lag_alone,
         execution_s=execution_s or {},
         overestimated=sum(peak.values()) or None,
         executors=executors,
@@ -165,29 +164,28 @@ def _peak(topology: Topology, settings: ControlSettings, execution_s: Mapping[st
 
 def _make_running_planner(policy: Policy, topology: Topology, settings: ControlSettings) -> Planner | Guarded:
     """Return the planner for a topology that runs, inside its guards."""
-    kind, given = find_planner(policy.planner), dict(policy.planner_settings)
-    if policy.planner == Threshold.name and "cooldown_s" not in given:
-        given["cooldown_s"] = float(kind.model_fields["cooldown_s"].default) / trace_speed(topology)
-    planner = make_planner(policy.planner, **given)
-    if isinstance(planner, Threshold):
-        planner = _StageThreshold(**planner.model_dump(), stages=_stages(topology))
+    kind, speed = find_planner(policy.planner), trace_speed(topology)
+    in_trace = {name: float(kind.model_fields[name].default) / speed for name in kind.durations}
+    planner = make_planner(policy.planner, **{**in_trace, **policy.planner_settings})
     by_load = kind.needs_forecast or policy.planner in ("ds2", "presps")
-    guards = settings.guards if by_load else settings.guards.without_targets()
-    if guards == GuardSettings():
-        return planner
-    guarded = Guarded(planner=planner, guards=standard_guards(guards))
+    wanted = settings.guards if by_load else settings.guards.without_targets()
+    inner = _ByStage(planner, (), _stages(topology)) if kind.by_lag_alone else planner
+    if wanted == GuardSettings():
+        return inner
+    guarded = Guarded(planner=inner, guards=standard_guards(wanted))
     guarded.check(topology, compile_stages(topology).shared_slots)
     return guarded
 
 
-class _StageThreshold(Threshold):
-    """The lag rule where operators take turns on the slots of their stage.
+@dataclass(frozen=True)
+class _ByStage(Guarded):
+    """A lag rule where operators take turns on the slots of their stage.
 
     All that waits before a stage waits for its slots, whichever operator it reaches first. A scaler on a message log
     would scale the stage; here its costliest operator gets the replicas.
     """
 
-    stages: tuple[tuple[str, ...], ...]
+    stages: tuple[tuple[str, ...], ...] = ()
 
     def plan(self, situation: Situation) -> Plan:
         window = situation.window

@@ -12,8 +12,10 @@ from foretide.plan.planners.autoscale import Autoscale
 from foretide.plan.planners.autoscale_plus import AutoscalePlus
 from foretide.plan.planners.cba import Cba
 from foretide.plan.planners.ds2 import Ds2
+from foretide.plan.planners.flink import Flink
 from foretide.plan.planners.foretide import Foretide
 from foretide.plan.planners.incremental import Incremental
+from foretide.plan.planners.keda import Keda
 from foretide.plan.planners.optimal import Optimal
 from foretide.plan.planners.pasps import PaSps
 from foretide.plan.planners.presps import Presps
@@ -31,11 +33,13 @@ __all__ = [
     "Cba",
     "Costs",
     "Ds2",
+    "Flink",
     "Foretide",
     "Guard",
     "GuardSettings",
     "Guarded",
     "Incremental",
+    "Keda",
     "Knowledge",
     "Optimal",
     "PaSps",

@@ -81,7 +81,9 @@ class Planner(BaseModel):
     Class attributes: `name` for the registry and the command line, `summary` in one line, `spec` the SPEC ids it
     implements, `needs_forecast` whether it reads forecasts, `by_stage` whether it plans slots per stage where operators
     share them; plans of others are replicas of operators, and a stage has as many slots as its operators replicas;
-    `knobs` the settings that trade replicas for waiting, each an alternative to the others.
+    `knobs` the settings that trade replicas for waiting, each an alternative to the others; `by_lag_alone` whether it
+    goes by what waits and nothing else; `durations` the settings that are times of real life, which pass as fast as a
+    trace is replayed.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
@@ -92,6 +94,8 @@ class Planner(BaseModel):
     needs_forecast: ClassVar[bool] = False
     by_stage: ClassVar[bool] = False
     knobs: ClassVar[tuple[Knob, ...]] = ()
+    by_lag_alone: ClassVar[bool] = False
+    durations: ClassVar[tuple[str, ...]] = ()
     #: The version of the form of what is `learnt`; it grows when earlier knowledge can no longer be resumed.
     knowledge_version: ClassVar[int] = 1
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
@@ -71,22 +71,37 @@ class TestPolicies:
 
     def test_guards_stand_behind_planners_that_size_by_load_alone(self, topology: Topology) -> None:
         assert isinstance(steering("pasps", topology, utilisation_target=0.8).planner, Guarded)
-        assert not isinstance(steering("threshold", topology, utilisation_target=0.8).planner, Guarded)
+        for name in ("threshold", "keda", "flink"):
+            planner: Any = steering(name, topology, utilisation_target=0.8).planner
+            assert not getattr(planner, "guards", ())
 
-    def test_waiting_times_of_the_lag_rule_pass_as_fast_as_the_trace(self, topology: Topology) -> None:
-        found = steering("threshold", topology)
-        threshold: Any = found.planner
-        assert threshold.cooldown_s == 60.0
-        assert found.whole_lag
+    def test_waiting_times_pass_as_fast_as_the_trace(self, topology: Topology) -> None:
+        threshold, keda, flink = (
+            cast(Any, steering(name, topology).planner) for name in ("threshold", "keda", "flink")
+        )
+        assert threshold.planner.cooldown_s == 60.0
+        assert (keda.planner.scale_down_window_s, keda.planner.scale_up_period_s) == (60.0, 3.0)
+        assert (flink.metrics_window_s, flink.restart_s, flink.scale_down_interval_s) == (180.0, 60.0, 720.0)
 
+    def test_a_waiting_time_that_is_given_is_taken_as_it_is(self, topology: Topology) -> None:
+        policy = parse_policy("keda", settings={"keda": {"scale_down_window_s": 10.0}})
+        keda: Any = make_steering(policy, topology, ControlSettings()).planner
+        assert (keda.planner.scale_down_window_s, keda.planner.cooldown_s) == (10.0, 60.0)
+
+    def test_all_that_waits_counts_for_rules_that_go_by_lag_alone(self, topology: Topology) -> None:
+        counts = {name: steering(name, topology).whole_lag for name in ("threshold", "keda", "flink", "ds2")}
+        assert counts == {"threshold": True, "keda": True, "flink": False, "ds2": False}
+
+    @pytest.mark.parametrize(("name", "replicas"), [("threshold", [1, 5]), ("keda", [1, 6])])
     def test_the_lag_of_a_stage_scales_its_costliest_operator(
-        self, topology: Topology, make_situation: Callable[..., Situation]
+        self, topology: Topology, make_situation: Callable[..., Situation], name: str, replicas: list[int]
     ) -> None:
-        threshold = steering("threshold", topology).planner
-        assert threshold is not None
+        planner = steering(name, topology).planner
+        assert planner is not None and planner.name == name
         situation = make_situation(topology, queued={"a": 450.0}, execution_s={"a": 0.001, "b": 0.02})
-        # The queue is before 'a', but it is 'b' that the slots of the stage are busy with.
-        assert threshold.plan(situation).replicas.tolist() == [1, 5]
+        # The queue is before 'a', but it is 'b' that the slots of the stage are busy with. KEDA's rule wants the whole
+        # pool, and may add four replicas to two at first.
+        assert planner.plan(situation).replicas.tolist() == replicas
 
     def test_without_a_trace_there_is_no_peak(self, topology: Topology) -> None:
         with pytest.raises(ConfigError, match="whose peak is known, for static-peak"):

@@ -38,7 +38,7 @@ NOT_A_PLANNER = object
 
 def test_all_planners_in_order() -> None:
     ours = "foretide static srea spea presps pasps autoscale autoscale-plus"
-    assert list(PLANNERS) == [*ours.split(), *"cba optimal incremental rlearning ds2 threshold".split()]
+    assert list(PLANNERS) == [*ours.split(), *"cba optimal incremental rlearning ds2 flink threshold keda".split()]
 
 
 @pytest.mark.parametrize("name", PLANNERS)

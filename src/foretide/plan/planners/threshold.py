@@ -29,9 +29,10 @@ class _LastNeeded:
 class Threshold(Planner):
     """Give an operator one replica for every `lag_per_replica` events that wait before it.
 
-    The lag rule of a scaler of [KEDA]_ on a message log. More replicas come at once; fewer come only when the operator
-    could have done with fewer for a whole cool-down, so that a queue that is empty for a moment has no effect. The
-    cool-down starts when an operator is first seen.
+    The lag rule at the heart of a scaler of [KEDA]_ on a message log, with two settings: a baseline that is easily
+    swept. `Keda` is the whole of it, with partitions, tolerance and windows. Here more replicas come at once; fewer
+    come only when the operator could have done with fewer for a whole cool-down, so that a queue that is empty for a
+    moment has no effect. The cool-down starts when an operator is first seen.
 
     It keeps the instants at which operators last needed all they had. A clock that jumps back restarts the cool-down.
 
@@ -42,6 +43,8 @@ class Threshold(Planner):
     name: ClassVar[str] = "threshold"
     summary: ClassVar[str] = "one replica per fixed number of waiting events, fewer after a cool-down (as with KEDA)"
     spec: ClassVar[tuple[str, ...]] = ("KEDA",)
+    by_lag_alone: ClassVar[bool] = True
+    durations: ClassVar[tuple[str, ...]] = ("cooldown_s",)
     knobs: ClassVar[tuple[Knob, ...]] = (
         Knob(
             Axis("lag_per_replica", (0.02, 0.05, 0.1, 0.2, 0.5, 1.0), unit="replica-intervals"),
