@@ -107,11 +107,13 @@ CONTROL = ControlSettings.model_validate(
 
 
 class TestAttachment:
-    def scene(self, executors: Executors | None, **settings: Any) -> tuple[Any, ProgressLog, ManualClock]:
+    def scene(
+        self, executors: Executors | None, lead_s: float = 0.0, **settings: Any
+    ) -> tuple[Any, ProgressLog, ManualClock]:
         clock = ManualClock(1000.0)
         log = ProgressLog((lambda: len(executors.executors())) if executors else (lambda: 1))
-        bounds = ExecutorSettings(minimum=1, maximum=4, release_after_s=0.0)
-        given = AttachSettings(executors=bounds, control=CONTROL, **settings)
+        bounds = ExecutorSettings(minimum=1, maximum=4, release_after_s=0.0, lead_s=lead_s)
+        given = AttachSettings(executors=bounds, **{"control": CONTROL, **settings})
         attachment = Attachment(log, executors, given, clock=clock, refused="" if executors else "no executors")
         ticks = iter(range(0, 100_000, 10))
         attachment.loop.parts.metrics._since = next(ticks)  # type: ignore[attr-defined]
@@ -137,6 +139,19 @@ class TestAttachment:
             seen.append(counts.observed)
         # 6000 rows in ten seconds keep three executors busy.
         assert seen == [1, 3, 3, 1, 1]
+
+    def test_executors_are_asked_for_by_what_is_expected_when_they_can_be_there(self) -> None:
+        executors = Executors()
+        control = CONTROL.model_copy(update={"forecaster": "lr"})
+        attachment, log, clock = self.scene(executors, lead_s=60.0, control=control)
+        for rows in range(400, 2000, 200):
+            self.interval(log, clock, rows, len(executors.present))
+            attachment.loop.run_cycle()
+        last = attachment.decisions[-1]
+        assert attachment.loop.outlook["input"].mean.size == 70
+        # 1,800 to 2,000 rows in ten seconds keep one executor busy, 3,200 a minute later two.
+        assert last.plan is not None and last.plan.replicas.tolist() == [1]
+        assert attachment.counts().planned == 2
 
     def test_advice_changes_nothing_and_works_where_there_are_no_executors(self) -> None:
         attachment, log, clock = self.scene(None, advisory=True)

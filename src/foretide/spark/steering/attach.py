@@ -26,6 +26,7 @@ from foretide.events import Event, EventLog, EventSink, FanOut
 from foretide.plan import GuardSettings
 from foretide.records import Ints, Measurement, Plan
 from foretide.spark.driver.query_progress import ProgressLog, QueryTotals
+from foretide.spark.steering.executor_demand import slots_ahead
 from foretide.spark.steering.executors import (
     ExecutorCounts,
     ExecutorManager,
@@ -139,7 +140,10 @@ class _ExecutorActuator:
         self.planned = executors
         if self.manager is None:
             raise ActuatorError(self.refused)
-        return np.array([self.manager.request(executors).planned])
+        # Fewer are a matter of what is expected, see `Attachment`.
+        if executors > self.manager.counts().requested:
+            self.manager.request(executors)
+        return np.array([executors])
 
 
 class Attachment(Background):
@@ -182,9 +186,23 @@ class Attachment(Background):
             forecaster=control.make_forecaster(),
             clock=clock or SystemClock(),
             events=FanOut(self.events, *([events] if events is not None else [])),
-            on_decision=self.decisions.append,
+            on_decision=self._keep,
+            look_ahead_s=lambda: 0.0 if self._manager is None else self._manager.lead_s + loop.td_s,
         )
         self.loop = ControlLoop(topology, parts, loop)
+
+    def _keep(self, decision: Decision) -> None:
+        """Keep a decision, and ask for the executors that are expected to be needed by the time that one comes."""
+        self.decisions.append(decision)
+        plan, action = decision.plan, decision.action
+        if self._manager is None or plan is None or action is None or action.status not in ("applied", "unchanged"):
+            return
+        executors, td_s = int(action.requested.sum()), self.loop.settings.td_s
+        ahead = slots_ahead(executors, plan.demand, self.loop.outlook, td_s, self._manager.lead_s)
+        try:
+            self._manager.request(ahead)
+        except ActuatorError as error:
+            self.loop.parts.events.emit(Event(decision.at_s, "executors.refused", str(error), "warning"))
 
     def _run(self) -> None:
         self.loop.run(stop=self._stop)
