@@ -13,6 +13,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from foretide.control.settings import ControlSettings, LoopSettings
+from foretide.control.signals.stored import SignalSettings
 from foretide.forecast.registry import FORECASTERS
 from foretide.health.manager import HealthSettings
 from foretide.plan.base import Planner
@@ -36,6 +37,7 @@ SETTINGS: tuple[type[BaseModel], ...] = (
     LoopSettings,
     GuardSettings,
     CalendarWindow,
+    SignalSettings,
     Costs,
     StoreSettings,
     ServiceSettings,

@@ -10,6 +10,7 @@ from foretide.control.monitor import Monitor
 from foretide.control.naming import measurement_of
 from foretide.control.ports import Actuator, MetricSource
 from foretide.control.settings import ControlSettings, LoopSettings, load_settings
+from foretide.control.signals.stage import Signal
 
 __all__ = [
     "Actuator",
@@ -23,6 +24,7 @@ __all__ = [
     "MetricSource",
     "Monitor",
     "Parts",
+    "Signal",
     "load_settings",
     "measurement_of",
 ]

@@ -85,15 +85,17 @@ def detached_loop(
     rehearsal = Rehearsal(topology, steering)
     rehearsal.start()
     loop, runtime = steering.settings.loop, RuntimeStore(Workspace(Path(path).absolute()).runtime)
+    events = EventLog() if steering.events is None else steering.events
     parts = Parts(
         metrics=StoredMetrics(store, run, loop.history * loop.sample_s),
         actuator=RuntimeActuator(topology, runtime),
         planner=steering.make_planner(),
         forecaster=steering.settings.make_forecaster(),
-        events=steering.events or EventLog(),
+        events=events,
         models=steering.models,
         overrides=runtime.overridden,
         stages=compile_stages(topology).shared_slots,
+        signal=steering.make_signal(topology, events),
         ready=rehearsal.ready,
     )
     return ControlLoop(topology.with_execution_times(steering.execution_s), parts, loop)

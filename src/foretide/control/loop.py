@@ -16,6 +16,7 @@ from foretide.control.decision import Decision, Failure, Stage
 from foretide.control.monitor import Monitor
 from foretide.control.ports import Actuator, MetricSource
 from foretide.control.settings import LoopSettings
+from foretide.control.signals.stage import SignalStage
 from foretide.control.trained import TrainedModels
 from foretide.errors import ActuatorError, NotReadyError, PlanError
 from foretide.events import Event, EventLog, EventSink, Severity
@@ -63,6 +64,8 @@ class Parts:
     look_ahead_s : callable, optional
         Tells how far ahead somebody wants to see, such as until an executor comes that is asked for now; see
         `ControlLoop.outlook`.
+    signal : SignalStage, optional
+        A signal of the user's own, in place of the rates of sources or beside them.
     """
 
     metrics: MetricSource
@@ -77,6 +80,7 @@ class Parts:
     stages: SharedSlots | None = None
     ready: Callable[[], bool] | None = None
     look_ahead_s: Callable[[], float] | None = None
+    signal: SignalStage | None = None
 
     def trained_models(self) -> TrainedModels | None:
         """Return what watches for trained models of the forecaster's kind; None without a store of them."""
@@ -233,9 +237,9 @@ class ControlLoop:
             self.monitor.add(self.parts.metrics.collect())
             window = self.monitor.window(at_s, first=self._eager)
             decision, stage = replace(decision, window=window), "forecast"
-            forecasts = self._forecast(window, at_s)
+            seen, forecasts = self._with_signal(window, self._forecast(window, at_s), at_s)
             decision, stage = replace(decision, forecasts=forecasts), "plan"
-            plan = self._overridden(self._plan(window, forecasts), at_s)
+            plan = self._overridden(self._plan(seen, forecasts), at_s)
             decision, stage = replace(decision, plan=plan), "act"
             return replace(decision, action=self._act(plan, window, at_s))
         except Exception as error:
@@ -251,6 +255,17 @@ class ControlLoop:
         if errors:
             self._report_forecasts(errors, at_s)
         return forecasts
+
+    def _with_signal(
+        self, window: Window, forecasts: dict[str, Forecast], at_s: float
+    ) -> tuple[Window, dict[str, Forecast]]:
+        """Return what the planner goes by, where a signal of the user's own says something about the input."""
+        signal = self.parts.signal
+        rates = {} if signal is None else signal.rates(at_s)
+        if signal is None or not rates:
+            return window, forecasts
+        self.forecasts.outlook = signal.forecasts(self.forecasts.outlook, rates)
+        return window if forecasts else signal.window(window, rates), signal.forecasts(forecasts, rates)
 
     def _report_forecasts(self, errors: Mapping[str, Exception], at_s: float) -> None:
         message, data = f"{failed_sources(errors)}; the last forecast or value stands in", {"sources": list(errors)}

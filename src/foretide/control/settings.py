@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import Field, model_validator
 
 from foretide.config import Settings, validated
+from foretide.control.signals.stored import SignalSettings
 from foretide.errors import ConfigError
 from foretide.forecast import Forecaster, make_forecaster
 from foretide.plan import Guarded, GuardSettings, Planner, make_planner, standard_guards
@@ -110,6 +111,10 @@ class ControlSettings(Settings):
         description="Executors of a cluster, which are scaled along with the slots; left alone if not set.",
     )
 
+    signal: SignalSettings | None = Field(
+        default=None, description="A column of the store that says what input to plan for; none if not set."
+    )
+
     def make_planner(self) -> Planner | Guarded:
         """Return the planner with its settings, inside its guards."""
         planner = make_planner(self.planner, **self.planners.get(self.planner, {}))
@@ -124,8 +129,8 @@ class ControlSettings(Settings):
 def load_settings(path: str | Path) -> ControlSettings:
     """Read a set-up from a TOML file.
 
-    Its tables are ``loop``, ``planners.NAME``, ``forecasters.NAME``, ``guards``, ``executors``. Settings of planners
-    and forecasters that are not in use are checked as well.
+    Its tables are ``loop``, ``planners.NAME``, ``forecasters.NAME``, ``guards``, ``executors``,
+    ``signal``. Settings of planners and forecasters that are not in use are checked as well.
 
     Raises
     ------

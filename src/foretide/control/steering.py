@@ -10,6 +10,7 @@ import numpy as np
 from foretide.compile.stages import compile_stages
 from foretide.control.policies import Policy
 from foretide.control.settings import ControlSettings, ExecutorSettings
+from foretide.control.signals.stage import Read, Signal, SignalStage
 from foretide.errors import ConfigError
 from foretide.events import EventSink
 from foretide.forecast.training.model_store import ModelStore
@@ -49,6 +50,9 @@ class Steering:
     executors : ExecutorSettings, optional
         Bounds of the executors that are scaled along with the slots; those of the settings if not given, and where
         these have none, executors are left alone.
+    signal : Signal or callable, optional
+        A signal of the user's own, beside the rates of sources or in their place: tells at an instant how many events
+        per second to plan for. That of the settings if not given.
     events : EventSink, optional
         Hears of everything that happens.
     models : ModelStore, optional
@@ -63,6 +67,7 @@ class Steering:
     execution_s: Mapping[str, float] = field(default_factory=dict)
     overestimated: float | None = None
     executors: ExecutorSettings | None = None
+    signal: Signal | Read | None = None
     events: EventSink | None = None
     models: ModelStore | None = None
 
@@ -75,6 +80,24 @@ class Steering:
     def scaled_executors(self) -> ExecutorSettings | None:
         """The bounds of the executors; None where these are left alone."""
         return self.executors or self.settings.executors
+
+    def make_signal(self, topology: Topology, events: EventSink) -> SignalStage | None:
+        """Return what asks the signal of the user's own for the sources of `topology`; None where there is none.
+
+        Raises
+        ------
+        ConfigError
+            When it is about a source that there is none of.
+        """
+        given, stored = self.signal, self.settings.signal
+        if given is None and stored is not None:
+            stored.check_source(topology.layout.sources)
+            given = stored.signal()
+        if given is None:
+            return None
+        loop = self.settings.loop
+        signal = given if isinstance(given, Signal) else Signal(given)
+        return SignalStage(signal, topology.layout.sources, loop.deadline_s or loop.td_s / 2, events)
 
     def make_planner(self) -> Planner | Guarded:
         """Return the planner, inside its guards."""
@@ -132,6 +155,8 @@ def make_steering(
     ConfigError
         When a setting of the planner is wrong, or the policy needs the peak of the input and it is not known.
     """
+    if settings.signal is not None:
+        settings.signal.check_source(topology.layout.sources)
     peak = _peak(topology, settings, execution_s or {})
     fixed = policy.fixed_replicas(topology, peak)
     planner = (

@@ -21,6 +21,7 @@ from foretide.clock import Clock, SystemClock
 from foretide.config import Settings
 from foretide.control import ControlLoop, ControlSettings, Decision, Parts
 from foretide.control.settings import LoopSettings
+from foretide.control.steering import Steering
 from foretide.errors import ActuatorError, ConfigError
 from foretide.events import Event, EventLog, EventSink, FanOut
 from foretide.plan import GuardSettings
@@ -179,14 +180,16 @@ class Attachment(Background):
             lambda: 1 if self._manager is None else self._manager.observe(),
             clock=clock,
         )
+        heard = FanOut(self.events, *([events] if events is not None else []))
         parts = Parts(
             metrics=metrics,
             actuator=self._actuator,
             planner=control.make_planner(),
             forecaster=control.make_forecaster(),
             clock=clock or SystemClock(),
-            events=FanOut(self.events, *([events] if events is not None else [])),
+            events=heard,
             on_decision=self._keep,
+            signal=Steering(settings=control).make_signal(topology, heard),
             look_ahead_s=lambda: 0.0 if self._manager is None else self._manager.lead_s + loop.td_s,
         )
         self.loop = ControlLoop(topology, parts, loop)

@@ -179,6 +179,7 @@ class Controller(Background):
             stages=running.graph.shared_slots,
             ready=self.rehearsal.ready,
             look_ahead_s=self._look_ahead_s,
+            signal=steering.make_signal(running.topology, self._events),
         )
         topology = running.topology.with_execution_times(steering.execution_s)
         return ControlLoop(topology, parts, steering.settings.loop)
