@@ -34,6 +34,7 @@ from foretide.spark.steering.executors import ExecutorCounts, ExecutorManager, E
 from foretide.spark.steering.monitor import Observed, Sample, SparkMonitor
 from foretide.spark.steering.sampling import Sampler, SampleRecorder
 from foretide.spark.steering.waking import grown_backlog
+from foretide.store import RunStore
 from foretide.topology import Topology
 
 __all__ = ["Controller", "Recorder", "Steerable", "Steering", "last_change", "manage_executors", "steer"]
@@ -68,7 +69,10 @@ class Recorder(SampleRecorder, EventSink, Protocol):
 
 
 def steer(
-    running: RunningTopology, steering: Steering | ControlSettings | None = None, recorder: Recorder | None = None
+    running: RunningTopology,
+    steering: Steering | ControlSettings | None = None,
+    recorder: Recorder | None = None,
+    past: RunStore | None = None,
 ) -> Controller:
     """Start predictive control of a running topology; stop it with ``Controller.stop()``, or use it in a ``with``.
 
@@ -80,7 +84,9 @@ def steer(
         Policy, settings and what else a controller may be given; settings alone, with ``loop.advisory`` to decide and
         record but change nothing, where there is nothing else.
     recorder : Recorder, optional
-        Keeps measurements, decisions and events.
+        Keeps measurements, decisions and events, and what is learnt.
+    past : RunStore, optional
+        Where earlier runs are, whose knowledge is resumed.
 
     Raises
     ------
@@ -94,7 +100,7 @@ def steer(
     given = Steering(settings=steering) if isinstance(steering, ControlSettings) else steering or Steering()
     bounds = given.scaled_executors
     executors = None if bounds is None else manage_executors(running.spark, bounds)
-    controller = Controller(running, given, recorder=recorder, executors=executors)
+    controller = Controller(running, given, recorder=recorder, executors=executors, beginning=Beginning(past=past))
     controller.start()
     return controller
 
