@@ -72,6 +72,10 @@ class AuthorLookup:
 
     wait_s: float = 0.0
 
+    def warm_up(self) -> None:
+        """Open the store, which takes a while, before the first event needs it."""
+        _opened()
+
     def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the batch with the columns added."""
         found = _opened().look_up(batch["user"].to_pylist())

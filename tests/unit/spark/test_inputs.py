@@ -67,7 +67,7 @@ class TestTrace:
 
     def test_nothing_is_due_of_a_replay_that_is_held(self, trace: str) -> None:
         part = TraceInput(InputSpec("in", "trace", {"trace": trace}))
-        held = part.held(part.begin(0))
+        held = part.held(part.begin(0), 3)
         assert (part.available(held, 10**9), part.available(held, NEVER_US)) == (0, 1000)
         assert part.slices(held, 4) == []
 
@@ -209,27 +209,35 @@ class TestStageSource:
         planned = Planned.read(feed.planned_path)
         assert planned is not None and planned.follows(None) and planned.rows == {"in": 0, "a-b": 0}
 
-    def test_a_replay_begins_once_the_first_batch_is_through(self, feed: StageFeed, trace: str) -> None:
-        # Ten events a second. Spark runs the first batch whether it has rows or not, here for 7 s.
+    @pytest.mark.parametrize(("batch_s", "batches", "started_s"), [(0.5, 5, 1009.0), (2.0, 3, 1011.0)])
+    def test_a_replay_begins_after_a_few_empty_batches(
+        self, feed: StageFeed, trace: str, batch_s: float, batches: int, started_s: float
+    ) -> None:
+        # Ten events a second. Spark runs the first batch whether it has rows or not, here for 7 s; then four quick
+        # ones, or as many as begin within 3 s.
         timed = replace(feed, inputs=(InputSpec("in", "trace", {"trace": trace, "payload": "ids"}),))
         clock = ManualClock(1000.0)
         reader = StageStreamReader(timed, clock=clock)
-        start = reader.initialOffset()
-        clock.sleep_s(2.0)
-        first = reader.latestOffset(start, ALL)
-        assert first == start
-        reader.partitions(start, first)
-        clock.sleep_s(5.0)
-        assert reader.latestOffset(json.loads(json.dumps(first)), ALL) == first, "no event is due when it begins"
+        last, ends = reader.initialOffset(), []
+        for took_s in (7.0, *[batch_s] * (batches - 1)):
+            end = json.loads(json.dumps(reader.latestOffset(last, ALL)))
+            reader.partitions(last, end)
+            assert end["in"]["next"] == 0
+            assert not ends or end != last, "only another offset makes Spark run a batch"
+            ends.append(end)
+            last = end
+            clock.sleep_s(took_s)
+        assert reader.latestOffset(last, ALL) == last, "no event is due when it begins"
         clock.sleep_s(3.0)
-        second = reader.latestOffset(first, ALL)
-        assert (second["in"]["next"], second["in"]["started_us"]) == (30, 1_007_000_000)
+        first = reader.latestOffset(last, ALL)
+        assert (first["in"]["next"], first["in"]["started_us"]) == (30, int(started_s * 1e6))
+        assert "held" not in first["in"]
         reported = reader.reportLatestOffset()
         assert reported is not None and reported["in"]["next"] == 30
         # One that is started again before there were rows begins anew, one that had some goes on.
         again = StageStreamReader(timed, clock=clock)
-        assert again.latestOffset(first, ALL) == first
-        assert StageStreamReader(timed, clock=clock).latestOffset(second, ALL) == second
+        assert again.latestOffset(last, ALL) == last
+        assert StageStreamReader(timed, clock=clock).latestOffset(first, ALL) == first
 
     def test_a_replay_whose_beginning_is_given_is_not_held(self, feed: StageFeed, trace: str) -> None:
         given = {"trace": trace, "payload": "ids", "started_at": 990}

@@ -12,14 +12,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from pyspark import cloudpickle
 from topologies import line, step
 
+from foretide.compile.stages import compile_stages
 from foretide.errors import ConfigError
 from foretide.grouping import Dynamic, PartialKey
 from foretide.spark.errors import OperatorError
 from foretide.spark.tasks.cells import RESULT, read_result
-from foretide.spark.tasks.contract import BatchOrder
-from foretide.spark.tasks.program import StageTask
+from foretide.spark.tasks.contract import BatchOrder, Program
+from foretide.spark.tasks.operators import OperatorSpec
+from foretide.spark.tasks.program import StageTask, prepare
 from foretide.store import RuntimeConfig
 from foretide.topology import GroupingSpec, Topology, flow
 from foretide.traces import RateTrace, Replay, payload
@@ -407,3 +410,30 @@ def test_a_program_that_cannot_be_unpacked_names_the_stage_and_the_remedy() -> N
     ):
         results = [payload for cells in task(iter([])) for payload in cells["payload"].to_pylist()]
         read_result(results[0])
+
+
+class Slow:
+    """An operator that has something to load."""
+
+    def __init__(self, log: Path, fails: bool = False) -> None:
+        self.log, self.fails = log, fails
+
+    def warm_up(self) -> None:
+        with self.log.open("a") as file:
+            file.write("loaded\n")
+        if self.fails:
+            raise OSError("nothing to load")
+
+    def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        return batch
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_an_operator_is_warmed_up_once_in_a_worker_before_its_first_event(tmp_path: Path, fails: bool) -> None:
+    topology = line(step("a", Slow(tmp_path / "log", fails)), step("b", same), mode="arrow")
+    [stage] = compile_stages(topology).stages
+    specs = {operator.id: OperatorSpec(operator, {}, 0) for operator in stage.operators}
+    program = cloudpickle.dumps(Program(stage, specs))
+    for _ in range(3):
+        prepare(f"warm/{tmp_path}", program)
+    assert (tmp_path / "log").read_text() == "loaded\n"

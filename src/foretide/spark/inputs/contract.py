@@ -178,14 +178,19 @@ class TraceInput:
         started_us = position["started_us"]
         return int(position["next"]) if started_us is None else self._plan.replay.due_by(started_us, now_us)
 
-    def held(self, position: Position) -> Position:
-        """Return the position before event 0 of a schedule that has not begun; one that was given cannot be held."""
-        given = self._plan.at_once or self._plan.started_us is not None
-        return position if given else {**position, "started_us": None}
+    def held(self, position: Position, batch: int) -> Position:
+        """Return the position before event 0, at one empty batch or another, of a schedule that has not begun.
+
+        A schedule whose beginning is given cannot be held.
+        """
+        given = self._plan.at_once or self._plan.started_us is not None or bool(position["next"])
+        return position if given else {**position, "started_us": None, "held": batch}
 
     def started(self, position: Position, now_us: int) -> Position:
         """Return the position with a schedule that begins now, if it was held."""
-        return position if position["started_us"] is not None else {**position, "started_us": now_us}
+        if position["started_us"] is not None:
+            return position
+        return {**{name: value for name, value in position.items() if name != "held"}, "started_us": now_us}
 
     def advance(self, position: Position, next: int) -> Position:
         """Return the position of the next batch."""

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 __all__ = ["LAST_BATCH", "RowCut", "StageDataSource", "StageFeed", "StageStreamReader", "read_unread"]
 
+# Empty batches before the replay of a trace begins, and the longest that those after the first may take.
+_EMPTY_BATCHES, _EMPTY_US = 5, 3_000_000
 #: Under this name Spark's progress has what the last batch did, next to the inputs; no input can have this name.
 LAST_BATCH = "last batch"
 
@@ -149,8 +151,11 @@ class StageStreamReader(DataSourceStreamReader):
         self._released: dict[str, int] = {}
         self._planned: Planned | None = None
         self._parts: list[RowPart] = []
-        # Whether Spark is about to run the first batch of all, and since when traces that waited for it are replayed.
-        self._first, self._started_us = False, 0
+        self._traces = {name: part for name, part in self._inputs.items() if isinstance(part, TraceInput)}
+        # Empty batches that were run before the first event, when the first of them was through, and since when traces
+        # that waited for them are replayed.
+        self._held: int | None = None
+        self._through_us = self._started_us = 0
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what tasks need to read: each gets its part of the batch separately."""
@@ -160,14 +165,15 @@ class StageStreamReader(DataSourceStreamReader):
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Return the position before the first row of every input.
 
-        Spark runs a first batch in any case. It takes seconds, since everything in it happens for the first time: the
-        replay of a trace begins after it, so that no event waits for an engine that starts.
+        Spark runs a first batch in any case. It takes seconds, since everything in it happens for the first time, and
+        the next ones are slow, too. The replay of a trace begins after a few of them, so that no event waits for an
+        engine that starts.
         """
         now_us = self._now_us()
         begin = {name: part.begin(now_us) for name, part in self._inputs.items()}
-        held = {name: part.held(begin[name]) for name, part in self._inputs.items() if isinstance(part, TraceInput)}
-        self._first, self._last = True, {**begin, **held}
-        return {**begin, **held}
+        self._held = 0
+        self._last = {**begin, **{name: part.held(begin[name], 0) for name, part in self._traces.items()}}
+        return dict(self._last)
 
     @leaves_fault
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
@@ -181,7 +187,7 @@ class StageStreamReader(DataSourceStreamReader):
         self._release_idle({name: begun[name] for name, rows in ready.items() if not rows})
         total = sum(ready.values())
         if not total:
-            return start
+            return begun if self._held is not None else start
         allowed = total if isinstance(limit, ReadAllAvailable) else min(total, self._allowed(limit))
         if not allowed:
             return start
@@ -246,13 +252,18 @@ class StageStreamReader(DataSourceStreamReader):
             self._inputs[name].release(position)
 
     def _begun(self, start: Positions, now_us: int) -> Positions:
-        """Let traces that were held begin, once the first batch is through."""
-        if self._first:
-            self._first = False
-            return start
+        """Let traces that were held begin, once a few empty batches are through; till then, begin another of those."""
+        if self._held is not None:
+            if self._held == 1:
+                self._through_us = now_us
+            slow = self._held > 1 and now_us > self._through_us + _EMPTY_US
+            if self._held < _EMPTY_BATCHES and not slow:
+                held = {name: part.held(start[name], self._held) for name, part in self._traces.items()}
+                self._held += 1
+                return {**start, **held}
+            self._held = None
         self._started_us = self._started_us or now_us
-        traces = {name: part for name, part in self._inputs.items() if isinstance(part, TraceInput)}
-        return {**start, **{name: part.started(start[name], self._started_us) for name, part in traces.items()}}
+        return {**start, **{name: part.started(start[name], self._started_us) for name, part in self._traces.items()}}
 
     def _plan(self, planned: Planned) -> None:
         planned.write(self._feed.planned_path)

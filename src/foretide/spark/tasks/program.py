@@ -129,6 +129,13 @@ def _machine(key: str, program: bytes) -> Machine:
 
 
 def prepare(key: str, program: bytes) -> None:
-    """Load a program in this worker before it is needed; what is wrong with it is left to the first task to report."""
+    """Load a program in this worker before it is needed; what is wrong with it is left to the first task to report.
+
+    An operator that is an object may have a method `warm_up`, which is called once, to load what its first event needs.
+    """
     with suppress(Exception):
-        _machine(key, program)
+        if key not in _MACHINES:
+            for spec in _machine(key, program).program.operators.values():
+                warm_up = getattr(spec.operator.function, "warm_up", None)
+                if callable(warm_up):
+                    warm_up()
