@@ -10,8 +10,6 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from foretide.commands.running.run_view import ProgressView
-from foretide.control.starting.beginning import Beginning
-from foretide.control.starting.first_replicas import first_replicas
 from foretide.spark import create_session
 from foretide.spark.driver.run import RunOptions, RunReport, TopologyRun
 from foretide.spark.session.logs import quiet_start
@@ -25,7 +23,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from foretide.commands.running.request import RunRequest
-    from foretide.control.starting.rehearsal import Rehearsal
+    from foretide.control.starting.beginning import Beginning
     from foretide.control.steering import Steering
     from foretide.store import RunRecorder, RunStore
     from foretide.topology import Topology
@@ -102,13 +100,9 @@ def run_steered(
     steering: Steering,
     switch: StopSwitch,
     store: RunStore | None,
-    rehearsal: Rehearsal | None = None,
-    past: RunStore | None = None,
+    beginning: Beginning | None = None,
 ) -> SteeredRun:
-    """Run a topology under control, and record it; it begins with what is known of its `past`."""
-    slots = int(spark.sparkContext.defaultParallelism)
-    first = first_replicas(options.topology, steering, slots, past)
-    beginning = Beginning(rehearsal=rehearsal, first=first, past=past)
+    """Run a topology under control, and record it."""
     trace = trace_name(options.topology)
     with _recorded(store, steering.run_spec(options.topology, trace)) as recorder:
         with SteeredTopologyRun(spark, options, steering, recorder, beginning) as run:

@@ -188,6 +188,7 @@ def _run_steered(
     """Run under control, and record it."""
     from foretide.commands.running.launch import run_steered, trace_name, watched_session
     from foretide.commands.running.run_view import report_view, steered_view
+    from foretide.control.starting.beginning import Beginning
     from foretide.control.starting.rehearsal import Rehearsal
 
     steering, console = request.steering(options.topology), console_for(json_out)
@@ -196,7 +197,8 @@ def _run_steered(
         _opened(request.open_store()) as store,
         watched_session(request, options.topology, console) as (spark, _, switch),
     ):
-        steered = run_steered(spark, options, steering, switch, store, rehearsal, past=None if fresh else store)
+        beginning = Beginning(rehearsal=rehearsal, past=None if fresh else store)
+        steered = run_steered(spark, options, steering, switch, store, beginning)
     trace = trace_name(options.topology)
     console.print(report_view(steered.report))
     console.print(steered_view(steered))

@@ -12,7 +12,7 @@ from foretide.errors import ForetideError, TopologyError
 from foretide.events import Event
 from foretide.plan.load import needed_replicas
 from foretide.plan.planners.static import Static
-from foretide.records import Floats, Ints
+from foretide.records import Floats
 from foretide.store import RunInfo, RunStore
 from foretide.topology import Topology
 from foretide.traces.plan import TracePlan
@@ -78,8 +78,12 @@ def first_replicas(
     known = topology.with_execution_times(steering.execution_s)
     rates = first_rates(topology)
     found = None if store is None else _of_last_run(topology, store, rates)
-    found = found or _of_load(known, rates, slots) or _generous(known, slots)
-    return FirstReplicas(dict(zip(topology.layout.operators, found[0].tolist(), strict=True)), found[1])
+    guards = steering.settings.guards
+    room = min(slots, guards.slots or slots)
+    wanted, reason = found or _of_load(known, rates) or _generous(topology, room)
+    begun = np.maximum(_within(topology, wanted, room), topology.initial_replicas)
+    counts = topology.bounded(np.minimum(begun, guards.maximum_replicas or np.inf))
+    return FirstReplicas(dict(zip(topology.layout.operators, counts.tolist(), strict=True)), reason)
 
 
 def first_rates(topology: Topology) -> dict[str, float]:
@@ -102,7 +106,7 @@ def _first_rate(plan: TracePlan) -> float:
     return float(plan.trace.rates[:bins].max(initial=0.0)) * plan.speed
 
 
-def _of_last_run(topology: Topology, store: RunStore, rates: Mapping[str, float]) -> tuple[Ints, str] | None:
+def _of_last_run(topology: Topology, store: RunStore, rates: Mapping[str, float]) -> tuple[Floats, str] | None:
     """Return what the last run had in force at a comparable rate; where the first rate is not known, at its end."""
     try:
         info = next((info for info in reversed(store.runs()) if _is_like(info, topology)), None)
@@ -117,13 +121,12 @@ def _of_last_run(topology: Topology, store: RunStore, rates: Mapping[str, float]
     if info is None or not taken:
         return None
     if not rates:
-        return _begun(topology, taken[-1][1]), f"what run {info.id} had in force at its end"
+        return taken[-1][1].astype(np.float64), f"what run {info.id} had in force at its end"
     rate = sum(rates.values())
     near = np.array([counts for measured, counts in taken if abs(measured - rate) <= _NEAR * rate])
     if not near.size:
         return None
-    usual = np.ceil(np.median(near, axis=0))
-    return _begun(topology, usual), f"what run {info.id} had in force at about {rate:,.0f} events/s"
+    return np.ceil(np.median(near, axis=0)), f"what run {info.id} had in force at about {rate:,.0f} events/s"
 
 
 def _is_like(info: RunInfo, topology: Topology) -> bool:
@@ -143,7 +146,7 @@ def _takes_as_long(info: RunInfo, topology: Topology) -> bool:
     return bool(np.allclose(before, declared, equal_nan=True))
 
 
-def _of_load(topology: Topology, rates: Mapping[str, float], slots: int) -> tuple[Ints, str] | None:
+def _of_load(topology: Topology, rates: Mapping[str, float]) -> tuple[Floats, str] | None:
     """Return what the first rates need; an operator whose execution time is not known gets what there is room for."""
     execution_s = topology.declared_execution_s
     if not rates or np.isnan(execution_s).all():
@@ -154,13 +157,12 @@ def _of_load(topology: Topology, rates: Mapping[str, float], slots: int) -> tupl
     reason = (
         f"known execution times at {rate:,.0f} events/s, the most of the first {_LOOK_S:g} s, half of the time busy"
     )
-    return _begun(topology, _within(topology, wanted.astype(np.float64), slots)), reason
+    return wanted.astype(np.float64), reason
 
 
-def _generous(topology: Topology, slots: int) -> tuple[Ints, str]:
-    wanted = topology.maximum_replicas.astype(np.float64)
+def _generous(topology: Topology, slots: int) -> tuple[Floats, str]:
     reason = f"no rate is known yet, so as many as bounds and {slots} slots allow, for plans to take back"
-    return _begun(topology, _within(topology, wanted, slots)), reason
+    return topology.maximum_replicas.astype(np.float64), reason
 
 
 def _within(topology: Topology, wanted: Floats, slots: int) -> Floats:
@@ -170,7 +172,3 @@ def _within(topology: Topology, wanted: Floats, slots: int) -> Floats:
     room = max(0.0, slots - float(least.sum()))
     part = min(1.0, room / float(extra.sum())) if extra.any() else 0.0
     return least + np.floor(extra * part + 1e-9)
-
-
-def _begun(topology: Topology, wanted: Floats | Ints) -> Ints:
-    return topology.bounded(np.maximum(wanted, topology.initial_replicas))

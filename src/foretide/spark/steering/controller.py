@@ -24,6 +24,7 @@ from foretide.control.starting.rehearsal import Rehearsal
 from foretide.control.steering import Steering
 from foretide.errors import ForetideError
 from foretide.events import Event, EventLog, EventSink, FanOut, Severity
+from foretide.plan import Guarded, Planner
 from foretide.records import Plan
 from foretide.spark.driver.run import ControlStatus
 from foretide.spark.driver.running_topology import RunningTopology
@@ -166,16 +167,16 @@ class Controller(Background):
         self._refused, self._slots_ahead = "", 0
         given = beginning or Beginning()
         self.rehearsal = given.rehearsal or Rehearsal(running.topology, steering)
-        self.loop = self._make_loop(running)
+        self.loop = self._make_loop(running, given.guarded(steering.make_planner()))
         self.memory = Memory(running.topology, given.past, recorder, self._events, self._clock.now_s)
         self.memory.resume(self.loop)
 
-    def _make_loop(self, running: Steerable) -> ControlLoop:
+    def _make_loop(self, running: Steerable, planner: Planner | Guarded) -> ControlLoop:
         steering = self.steering
         parts = Parts(
             metrics=self.monitor,
             actuator=self.actuator,
-            planner=steering.make_planner(),
+            planner=planner,
             forecaster=steering.settings.make_forecaster(),
             clock=self._clock,
             events=self._events,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -13,6 +13,7 @@ from foretide.control import Decision
 from foretide.control.course import RunCourse, while_it_ran
 from foretide.control.score import RunScore, Yardstick, estimates_of, score_run
 from foretide.control.starting.beginning import Beginning
+from foretide.control.starting.first_replicas import FirstReplicas, first_replicas
 from foretide.control.steering import Steering
 from foretide.errors import MetricsError
 from foretide.events import Event
@@ -90,7 +91,7 @@ class SteeredTopologyRun(TopologyRun):
     recorder : Recorder, optional
         Keeps what happens.
     beginning : Beginning, optional
-        What it begins with.
+        What it begins with besides its first replicas, which it chooses itself.
 
     Raises
     ------
@@ -127,18 +128,25 @@ class SteeredTopologyRun(TopologyRun):
         return self.controller.status()
 
     def _start(self, replicas: Mapping[str, int] | None = None) -> None:
-        first = None if self.options.replicas or self.running.was_planned() else self._beginning.first
+        first = self._first_replicas()
         super()._start(self.steering.replicas if first is None else first.replicas)
         self._controller = Controller(
             self.running,
             self.steering,
             recorder=self._recorder,
             executors=self._executors,
-            beginning=self._beginning,
+            beginning=replace(self._beginning, first=first),
         )
         if first is not None:
             self._controller.tell(first.event(time.time()))
         self._controller.start()
+
+    def _first_replicas(self) -> FirstReplicas | None:
+        """Return what it begins with, unless replicas are given, or were left in its directory."""
+        if self.options.replicas or self.running.was_planned():
+            return None
+        slots = int(self.running.spark.sparkContext.defaultParallelism)
+        return first_replicas(self.options.topology, self.steering, slots, self._beginning.past)
 
     def _stop(self) -> None:
         try:

@@ -83,6 +83,12 @@ class TestNothingKnown:
         few = first_replicas(uneven, STEERING, slots=1)
         assert few is not None and few.replicas == {"a": 1, "b": 1}
 
+    def test_guards_hold_for_first_replicas_too(self) -> None:
+        guards = {"slots": 6, "maximum_replicas": 3}
+        guarded = Steering(settings=ControlSettings.model_validate({**SETTINGS.model_dump(), "guards": guards}))
+        found = first_replicas(LINE, guarded, slots=20)
+        assert found is not None and found.replicas == {"a": 3, "b": 3}
+
 
 class TestNobodyAsked:
     @pytest.mark.parametrize("policy", ["static-min", "static-peak", "static"])
