@@ -19,6 +19,7 @@ from waiting import wait_for
 
 from foretide.control import ControlSettings
 from foretide.control.detached import detached_loop
+from foretide.control.starting.beginning import Beginning
 from foretide.control.steering import Steering
 from foretide.spark import EngineSettings, RunningTopology, start
 from foretide.spark.driver.run import RunOptions
@@ -72,6 +73,33 @@ def test_replicas_go_up_and_down_with_the_load_and_nothing_is_lost(
     row = run.row("steps")
     assert row["policy"] == "pasps" and row["lost"] == row["duplicated"] == 0
     assert last.control is not None and last.control.policy == "pasps"
+
+
+def test_a_run_begins_with_what_the_last_one_had_and_resumes_what_it_learnt(
+    spark: SparkSession, tmp_path: Path, write_trace: Callable[..., str]
+) -> None:
+    topology = waiting(write_trace(*[300] * 6))
+    steering, results = Steering(settings=ControlSettings.model_validate(SETTINGS)), []
+    with RunStore(tmp_path / "runs.db") as store:
+        for number, past in enumerate((None, store)):
+            options = RunOptions(topology=topology, path=tmp_path / f"run{number}", poll_s=0.2)
+            with store.begin_run(steering.run_spec(topology, "steps")) as recorder:
+                with SteeredTopologyRun(spark, options, steering, recorder, Beginning(past=past)) as run:
+                    for _ in run.progress():
+                        pass
+                    run.drain()
+                recorder.finish(run.result.row("steps"))
+            results.append(run.result)
+    told = [next(event.message for event in run.events if event.kind == "replicas.first") for run in results]
+    # 300/s · 4 ms, half of the time busy: 2.4.
+    assert told[0].startswith("look 3: known execution times at 300 events/s")
+    assert told[1].endswith("had in force at about 300 events/s")
+    resumed = [{event.data["kind"] for event in run.events if event.kind == "knowledge.resumed"} for run in results]
+    assert resumed == [set(), {"operators", "forecaster basic of in"}]
+    for run in results:
+        row = run.row("steps")
+        assert row["first_plan_s"] is not None and row["cold_p95_ms"] > 0 and row["warm_p95_ms"] is None
+        assert (row["lost"], row["duplicated"]) == (0, 0)
 
 
 def test_what_is_measured_in_tasks_reaches_the_window(

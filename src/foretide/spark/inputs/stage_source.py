@@ -251,7 +251,7 @@ class StageStreamReader(DataSourceStreamReader):
         for name, position in end.items():
             self._inputs[name].release(position)
 
-    def _begun(self, start: Positions, now_us: int) -> Positions:
+    def _begun(self, start: Positions, now_us: int) -> dict[str, Any]:
         """Let traces that were held begin, once a few empty batches are through; till then, begin another of those."""
         if self._held is not None:
             if self._held == 1:
