@@ -91,8 +91,9 @@ def test_a_run_begins_with_what_the_last_one_had_and_resumes_what_it_learnt(
                 recorder.finish(run.result.row("steps"))
             results.append(run.result)
     told = [next(event.message for event in run.events if event.kind == "replicas.first") for run in results]
-    # 300/s · 4 ms, half of the time busy: 2.4.
-    assert told[0].startswith("look 3: known execution times at 300 events/s")
+    # 300/s · 4 ms, half of the time busy, are 2.4, if the session has so many slots.
+    count = min(3, spark.sparkContext.defaultParallelism)
+    assert told[0].startswith(f"look {count}: known execution times at 300 events/s")
     assert told[1].endswith("had in force at about 300 events/s")
     resumed = [{event.data["kind"] for event in run.events if event.kind == "knowledge.resumed"} for run in results]
     assert resumed == [set(), {"operators", "forecaster basic of in"}]

@@ -30,7 +30,7 @@ def test_a_simulated_run_becomes_a_record(report: SimulationReport) -> None:
     assert record.facts["policy"] == "pasps"
     assert record.facts["forecaster"] == "lr"
     assert record.facts["stress"].startswith("service × 1.1, noise CV 0.2 (service) and 0.2 (input)")
-    assert len(record.figures) == 10
+    assert len(record.figures) == 13
     assert record.replicas.shape == (90, 2)
     assert record.input_per_s[-10:].mean() == pytest.approx(100, rel=0.2)
     assert len(record.decisions) == 17
