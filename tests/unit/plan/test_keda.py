@@ -57,7 +57,18 @@ class TestScaler:
     def test_the_plan_says_what_holds_it_back(self, make_situation: MakeSituation) -> None:
         plan = Keda(**PLAIN, partitions=3).plan(make_situation(single(), queued=75.0))
         assert plan.notes == ("no more replicas than partitions: work 8 -> 3",)
-        assert [term.symbol for term in plan.terms] == ["lag", "⌈lag/n⌉", "P", "≤ P", "w", "w̄", "r↑", "idle", "r*", "r"]
+        assert [term.symbol for term in plan.terms] == [
+            "lag",
+            "⌈lag/n⌉",
+            "P",
+            "≤ P",
+            "w",
+            "w_s",
+            "r↑",
+            "idle",
+            "r*",
+            "r",
+        ]
 
     def test_idle_consumers(self, replicas: Any) -> None:
         assert replicas(Keda(**PLAIN, partitions=3, allow_idle_consumers=True), 75) == 8
@@ -192,6 +203,10 @@ class TestAutoscaler:
         planner = Keda(tolerance=0, scale_up_period_s=120, **settings)
         replicas(planner, 850, 85, now_s=1000.0, most=most)
         assert replicas(planner, 5000, 100, now_s=1060.0, most=most) == expected
+
+    def test_the_plan_says_that_growth_is_limited(self, make_situation: MakeSituation) -> None:
+        plan = Keda().plan(make_situation(single(), queued=5000.0, replicas=10))
+        assert plan.notes == ("no more replicas than the limit on growth: work 500 -> 20",)
 
     def test_the_next_period_doubles_again(self, replicas: Any) -> None:
         planner = Keda()

@@ -150,12 +150,12 @@ class Keda(Planner):
             Term("P", "partitions of its log", "setting partitions", partitions),
             Term("≤ P", "replicas that the partitions can use", self._partition_rule, useful),
             Term("w", "replicas wanted", f"HPA: as they are within ±{self.tolerance:g} of the threshold", wanted),
-            Term("w̄", "replicas wanted within the windows", self._window_rule, stable),
-            Term("r↑", "most replicas that may be added to", self._growth_rule, growth),
+            Term("w_s", "replicas wanted, stabilised", self._window_rule, stable),
+            Term("r↑", "most replicas that growth allows", self._growth_rule, growth),
             Term("idle", "time since the lag was above the activation lag", self._idle_rule, idle_s, "s"),
-            Term("r*", "replicas decided", "KEDA: the minimum when idle, else min(w̄, r↑)", decided),
+            Term("r*", "replicas decided", "KEDA: the minimum when idle, else min(w_s, r↑)", decided),
         )
-        notes = (*limit_note(situation, by_lag, limit), *limit_note(situation, stable, growth, "may be added by now"))
+        notes = (*limit_note(situation, by_lag, limit), *limit_note(situation, stable, growth, "the limit on growth"))
         return self.decide(situation, decided, terms, demand=busy_now(situation), notes=notes)
 
     @property
