@@ -21,6 +21,8 @@ __all__ = ["Keeper", "Memory"]
 _LOG = logging.getLogger(__name__)
 # Cycles from one time that knowledge is kept to the next; what is learnt in between is lost with a driver that dies.
 _EVERY = 20
+# The states of so many forecasters are quickly kept; of more, a cycle would have to wait.
+_FEW = 32
 # The versions of what is kept besides the planner's knowledge, which has its own.
 _VERSION = 1
 
@@ -70,18 +72,25 @@ class Memory:
     def resume(self, loop: ControlLoop) -> None:
         """Hand a loop that has not begun what was learnt; never raises."""
         planner = loop.parts.planner
-        self._try(f"planner {planner.name}", planner.knowledge_version, planner.resume)
-        self._try("operators", _VERSION, loop.monitor.resume)
+        learners: dict[str, tuple[int, Callable[[Mapping[str, Any]], None]]] = {
+            f"planner {planner.name}": (planner.knowledge_version, planner.resume),
+            "operators": (_VERSION, loop.monitor.resume),
+        }
         for source in self._topology.layout.sources:
-            self._try(_forecaster(loop, source), _VERSION, partial(_resume_forecaster, loop, source))
-        self._resume_history(loop)
+            learners[_forecaster(loop, source)] = (_VERSION, partial(_resume_forecaster, loop, source))
+        try:
+            for kind, learner in learners.items():
+                self._try(kind, *learner)
+            self._resume_history(loop)
+        except ForetideError as error:
+            self._tell("knowledge.ignored", "earlier runs", f"the store cannot be read: {error}", "warning")
 
     def cycle(self, loop: ControlLoop) -> None:
-        """Keep what was learnt every so many cycles."""
+        """Keep what was learnt every so many cycles; the states of very many forecasters only when the run ends."""
         if loop.cycles % _EVERY == 0:
-            self.keep(loop)
+            self.keep(loop, forecasters=len(self._topology.sources) <= _FEW)
 
-    def keep(self, loop: ControlLoop) -> None:
+    def keep(self, loop: ControlLoop, *, forecasters: bool = True) -> None:
         """Keep what was learnt; never raises."""
         if self._keeper is None or loop.plan_in_force is None:
             return
@@ -91,7 +100,7 @@ class Memory:
             if knowledge is not None:
                 self._keep(f"planner {planner.name}", planner.knowledge_version, knowledge)
             self._keep("operators", _VERSION, loop.monitor.learnt())
-            for source, state in loop.forecasts.states().items():
+            for source, state in loop.forecasts.states().items() if forecasters else ():
                 self._keep(_forecaster(loop, source), _VERSION, {"archive": base64.b64encode(state).decode()})
         except Exception:
             # What was learnt is worth less than the stream that it was learnt from.
@@ -103,11 +112,7 @@ class Memory:
 
     def _try(self, kind: str, version: int, resume: Callable[[Mapping[str, Any]], None]) -> None:
         """Resume one document, if there is one, and tell what became of it."""
-        try:
-            found = [] if self._past is None else self._past.knowledge(self._topology.name, kind)
-        except ForetideError as error:
-            self._tell("knowledge.ignored", kind, f"the store cannot be read: {error}", "warning")
-            return
+        found = [] if self._past is None else self._past.knowledge(self._topology.name, kind)
         if not found:
             return
         own = next((one for one in found if one.fingerprint == fingerprint(self._topology)), None)
@@ -133,21 +138,20 @@ class Memory:
         if self._past is None or any(source.connector.kind == "trace" for source in topology.sources):
             return
         since_s = self._now_s() - settings.history * settings.sample_s
-        try:
-            runs = [run for run in self._past.runs() if run.name == topology.name and run.layout == topology.layout]
-            last = max((run for run in runs if run.ended_at_s is not None), key=lambda run: run.seen_at_s, default=None)
-            measurements = [] if last is None else self._past.run(last.id).measurements(since_s)
-            loop.monitor.prime(measurements)
-        except ForetideError as error:
-            self._tell("knowledge.ignored", "rates", f"they cannot be read: {error}", "warning")
-            return
+        runs = [run for run in self._past.runs() if run.name == topology.name and run.layout == topology.layout]
+        last = max((run for run in runs if run.ended_at_s is not None), key=lambda run: run.seen_at_s, default=None)
+        measurements = [] if last is None else self._past.run(last.id).measurements(since_s)
+        loop.monitor.prime(measurements)
         if last is not None and measurements:
             self._tell("knowledge.resumed", "rates", f"the last {len(measurements)} measured in run {last.id}", "info")
 
     def _tell(self, event: str, kind: str, words: str, severity: Severity) -> None:
         said = "is resumed" if event == "knowledge.resumed" else "is not resumed"
         message = f"what was learnt by {kind!r} {said}: {words}"
-        self._events.emit(Event(self._now_s(), event, message, severity, {"kind": kind}))
+        try:
+            self._events.emit(Event(self._now_s(), event, message, severity, {"kind": kind}))
+        except Exception:
+            _LOG.exception("the event sink failed on %s: %s", event, message)
 
 
 def _forecaster(loop: ControlLoop, source: str) -> str:

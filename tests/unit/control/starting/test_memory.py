@@ -180,8 +180,20 @@ class TestIgnored:
     def test_a_store_that_cannot_be_read(self, store: RunStore, tmp_path: Path) -> None:
         (tmp_path / "broken.db").write_bytes(b"no database" * 100)
         run = Run(store, past=RunStore(tmp_path / "broken.db"))
-        assert all("cannot be read" in event.message for event in run.told("knowledge.ignored"))
+        [told] = run.told("knowledge.ignored")
+        assert "the store cannot be read" in told.message
         assert run.live(1).loop.failures == {}
+
+    def test_a_sink_for_events_that_raises(self, store: RunStore) -> None:
+        Run(store).live(2)
+        run = Run(store)
+
+        class Broken:
+            def emit(self, event: Event) -> None:
+                raise OSError("disk full")
+
+        Memory(LINE, store, None, Broken()).resume(run.loop)
+        assert plans(run) == 2
 
 
 class TestForecaster:
