@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import html
 import json
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from foretide._version import __version__
 from foretide.extras import needs_extra
@@ -11,7 +13,7 @@ from foretide.report.figure import run_figure
 from foretide.report.record import Figure, RunRecord
 from foretide.topology.draw_theme import DARK, LIGHT, Theme
 
-__all__ = ["to_html"]
+__all__ = ["page_of", "to_html"]
 
 _STYLE = """
 :root { color-scheme: light dark; }
@@ -61,13 +63,25 @@ paint();
 
 def to_html(record: RunRecord) -> str:
     """Return the report of a run as one page: metrics on top, plots below, reasons where the pointer rests."""
+    notes = (f'<p class="note">{html.escape(note)}</p>' for note in record.notes)
+    return page_of(
+        record.title,
+        record.facts,
+        (_table(record.figures), *notes),
+        run_figure(record),
+        "Grey: before the part that counts.",
+    )
+
+
+def page_of(title: str, facts: Mapping[str, str], blocks: Iterable[str], figure: Any, legend: str) -> str:
+    """Return a page of its own: title, facts, blocks of HTML, a figure below them, and how to read it."""
     with needs_extra("plots", "a report with figures"):
         from plotly.offline import get_plotlyjs
 
-    plots = run_figure(record).to_html(
+    plots = figure.to_html(
         include_plotlyjs=False, full_html=False, div_id="plots", config={"displaylogo": False, "responsive": True}
     )
-    title = html.escape(record.title)
+    title = html.escape(title)
     script = _SCRIPT % {"themes": json.dumps({theme.name: _colours(theme) for theme in (LIGHT, DARK)})}
     return "\n".join(
         (
@@ -77,19 +91,18 @@ def to_html(record: RunRecord) -> str:
             f"<title>{title}</title><style>{_STYLE}</style>",
             f"<script>{get_plotlyjs()}</script></head><body>",
             f'<header><h1>{title}</h1><button id="theme" title="Switch between light and dark">dark</button></header>',
-            _facts(record),
-            _table(record.figures),
-            *(f'<p class="note">{html.escape(note)}</p>' for note in record.notes),
+            _facts(facts),
+            *blocks,
             plots,
-            f"<footer>Grey: before the part that counts. Made by foretide {__version__}.</footer>",
+            f"<footer>{html.escape(legend)} Made by foretide {__version__}.</footer>",
             f"<script>{script}</script></body></html>\n",
         )
     )
 
 
-def _facts(record: RunRecord) -> str:
-    facts = (f"<div><dt>{html.escape(k)}</dt><dd>{html.escape(v)}</dd></div>" for k, v in record.facts.items())
-    return f'<dl class="facts">{"".join(facts)}</dl>'
+def _facts(facts: Mapping[str, str]) -> str:
+    shown = (f"<div><dt>{html.escape(k)}</dt><dd>{html.escape(v)}</dd></div>" for k, v in facts.items())
+    return f'<dl class="facts">{"".join(shown)}</dl>'
 
 
 def _table(figures: tuple[Figure, ...]) -> str:
