@@ -9,6 +9,7 @@ from foretide.errors import ConfigError
 from foretide.records import Floats
 
 __all__ = [
+    "hypervolume",
     "mean_absolute_percentage_error",
     "pareto_front",
     "processed_ratio",
@@ -105,6 +106,24 @@ def pareto_front(points: npt.ArrayLike) -> npt.NDArray[np.bool_]:
     no_worse = (rows[:, None, :] <= rows[None, :, :]).all(axis=2)
     better = (rows[:, None, :] < rows[None, :, :]).any(axis=2)
     return np.asarray(~(no_worse & better).any(axis=0))
+
+
+def hypervolume(points: npt.ArrayLike, reference: tuple[float, float]) -> float:
+    """Return the area that points in two columns cover: all that is worse than one of them and better than `reference`.
+
+    Less is better in both columns. Exact: from the best in the first column on, each point adds a rectangle below those
+    before it.
+
+    >>> hypervolume([[1.0, 3.0], [2.0, 1.0], [3.0, 2.0]], reference=(4.0, 4.0))
+    7.0
+    """
+    rows = np.asarray(points, dtype=np.float64).reshape(-1, 2)
+    area, lowest = 0.0, reference[1]
+    for first, second in rows[np.lexsort((rows[:, 1], rows[:, 0]))].tolist():
+        if first < reference[0] and second < lowest:
+            area += (reference[0] - first) * (lowest - second)
+            lowest = second
+    return float(area)
 
 
 def _mean_relative_error(truth: Floats, guess: Floats) -> float:

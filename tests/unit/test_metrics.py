@@ -98,3 +98,19 @@ def test_the_pareto_front_keeps_equals_and_drops_what_is_beaten() -> None:
     assert metrics.pareto_front(points).tolist() == [True, True, True, False, True]
     with pytest.raises(ConfigError, match="points"):
         metrics.pareto_front([1.0, 2.0])
+
+
+@pytest.mark.parametrize(
+    ("points", "area"),
+    [
+        ([], 0.0),
+        ([[1.0, 1.0]], 9.0),
+        ([[1.0, 3.0], [2.0, 1.0]], 3.0 + 2.0 * 2.0),
+        ([[2.0, 1.0], [1.0, 3.0], [3.0, 2.0], [2.0, 1.0]], 7.0),  # one is beaten, one comes twice
+        ([[1.0, 2.0], [1.0, 3.0]], 6.0),  # the same in one column
+        ([[4.0, 1.0], [1.0, 5.0]], 0.0),  # on the edge, and outside
+        ([[math.nan, 1.0], [1.0, math.nan]], 0.0),
+    ],
+)
+def test_hypervolume_in_two_columns(points: list[list[float]], area: float) -> None:
+    assert metrics.hypervolume(points, (4.0, 4.0)) == pytest.approx(area)

@@ -27,6 +27,7 @@ __all__ = [
     "check_writable",
     "console_for",
     "exit_if_failed",
+    "interrupted",
     "write_file",
 ]
 
@@ -36,6 +37,8 @@ FAILED = 2
 BROKEN = 3
 #: The exit status of a run that finished, but in which operators failed on some events.
 EVENTS_FAILED = 4
+# What a shell reports after Ctrl-C.
+_INTERRUPTED = 130
 #: Stands for standard output if an option takes a file.
 STDOUT = Path("-")
 
@@ -75,6 +78,12 @@ def _of_click(error: Exception) -> bool:
 def _say(message: str) -> None:
     typer.secho("Error: ", fg=typer.colors.RED, bold=True, err=True, nl=False)
     typer.echo(message, err=True)
+
+
+def interrupted() -> typer.Exit:
+    """Report that the user ended the command before anything was written, and return the exit to raise."""
+    typer.echo("interrupted: nothing was written", err=True)
+    return typer.Exit(_INTERRUPTED)
 
 
 def exit_if_failed(events: int) -> None:

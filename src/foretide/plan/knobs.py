@@ -131,4 +131,4 @@ def with_grids(planner: str, knobs: Sequence[Knob], grids: Mapping[str, Sequence
 
 
 #: The knob of planners that size by load: how much of their time replicas may be busy; 1 is the plan as it is.
-UTILISATION = Knob(Axis("guards.utilisation_target", (1.0, 0.95, 0.9, 0.85, 0.8, 0.7, 0.6, 0.5, 0.4)))
+UTILISATION = Knob(Axis("guards.utilisation_target", (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2)))

@@ -24,7 +24,7 @@ from foretide.sim.trail import Tap
 from foretide.topology import Topology
 from foretide.traces import RateTrace
 
-__all__ = ["Input", "Watch", "check_duration", "name_of", "peak_replicas", "simulate"]
+__all__ = ["Input", "Watch", "arriving", "check_duration", "name_of", "peak_replicas", "simulate"]
 
 # Latencies are gathered about this often, for the report.
 _POLL_S = 1.0
@@ -82,7 +82,7 @@ def simulate(
     traces = _by_source(topology, trace)
     duration_s = check_duration(traces, options)
     warm = _warm(topology, traces) if options.warm_start else topology
-    stressed = {source: _noisy(rates, options, number) for number, (source, rates) in enumerate(traces.items())}
+    stressed = arriving(topology, traces, options)
     clock = ManualClock()
     system = SimulatedSystem(warm, stressed, clock=clock, settings=options.simulation, seed=options.seed)
     tap = Tap(warm, system, options.stress, options.warm_up_s)
@@ -161,6 +161,12 @@ def _warm(topology: Topology, traces: Mapping[str, RateTrace]) -> Topology:
         for operator, count in zip(topology.operators, needed, strict=True)
     )
     return replace(topology, operators=tuple(operators))
+
+
+def arriving(topology: Topology, trace: Input, options: SimulationOptions) -> dict[str, RateTrace]:
+    """Return what arrives at each source in a run: the input, with the noise of the stress if there is any."""
+    traces = _by_source(topology, trace)
+    return {source: _noisy(rates, options, number) for number, (source, rates) in enumerate(traces.items())}
 
 
 def _noisy(trace: RateTrace, options: SimulationOptions, source: int) -> RateTrace:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from foretide.commands.group import check_writable, console_for, write_file
+from foretide.commands.group import check_writable, console_for, interrupted, write_file
 
 if TYPE_CHECKING:
     from foretide.sim.compare import Scenario
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 __all__ = ["compare"]
 
 _WIDE = 140
-_INTERRUPTED = 130
 
 
 def compare(
@@ -58,6 +57,20 @@ def compare(
         typer.Option("--set", help="A setting, such as 'static.replicas=8', 'lr.window=20', 'sim.queue_bound=1000'."),
     ] = None,
     jobs: Annotated[int | None, typer.Option(min=1, help="Processes; by default as many as there are cores.")] = None,
+    front: Annotated[
+        bool,
+        typer.Option("--front", help="Sweep the knob of every policy, and compare fronts of cost and waiting."),
+    ] = False,
+    front_metric: Annotated[
+        str, typer.Option(help="What fronts measure of latencies: mean, p95 or p99.", metavar="METRIC")
+    ] = "p95",
+    grids: Annotated[
+        list[str] | None,
+        typer.Option("--grid", help="Values of a knob for --front, such as 'foretide.patience=0.5,1,2'."),
+    ] = None,
+    html_out: Annotated[
+        Path | None, typer.Option("--html", help="Draw the fronts on this page.", metavar="OUT.html")
+    ] = None,
     json_out: Annotated[
         Path | None, typer.Option("--json", help="Write a row for every run to this file; - prints it.", metavar="OUT")
     ] = None,
@@ -75,6 +88,15 @@ def compare(
 
     [bold]Own traffic:[/] foretide compare --traces week/*.csv --policies pasps,ds2,threshold --topology
     job.toml --td 10
+
+    One setting of a policy is one point. With --front each policy is run at many settings of its own knob (of foretide
+    the patience, of a lag rule limit and cool-down, of policies that size by load how busy replicas may be), and
+    compared by the front of its points: cost, as a part of the static peak, and latency. For each trace the table
+    shows the part of the plane that a front covers (hypervolume), and its cost ÷ that of a plan that knew the future
+    (regret). --set sim.micro_batch.fixed_s=0.2 runs batches as on Spark.
+
+    [bold]Fronts:[/] foretide compare --front --traces 'pasps_*,made:*' --policies foretide,pasps,ds2,threshold,static
+    --td 5 --stress --seeds 5 --html fronts.html --json fronts.json
     """
     from foretide.commands.simulating.compare_view import CompareView, comparison
     from foretide.commands.simulating.scenarios import GROUPS, CommonOptions, find_traces, read_topology, scenario
@@ -82,7 +104,10 @@ def compare(
     from foretide.control.policies import parse_policies, parse_settings
     from foretide.sim.compare import Case, run_cases
 
-    check_writable(json_out, "--json")
+    for path, option in ((html_out, "--html"), (json_out, "--json")):
+        check_writable(path, option)
+    if not front:
+        _only_with_front(html_out=html_out, grids=grids)
     named = parse_policies(policies, None if forecaster == "none" else forecaster)
     chosen_policies, groups = parse_settings(settings or [], named, GROUPS)
     common = CommonOptions(
@@ -93,17 +118,33 @@ def compare(
         settings=groups,
     )
     scenarios: list[Scenario] = [scenario(trace, common) for trace in find_traces([*traces, *(more_traces or ())])]
-    cases = [Case(what, policy, seed) for what in scenarios for policy in chosen_policies for seed in range(seeds)]
     console = console_for(json_out, _WIDE)
+    if front:
+        from foretide.commands.simulating.fronts import FrontRequest, compare_fronts
+
+        request = FrontRequest(
+            scenarios, chosen_policies, front_metric, seeds, tuple(grids or ()), jobs or _cores(), html_out, json_out
+        )
+        compare_fronts(request, console)
+        return
+    cases = [Case(what, policy, seed) for what in scenarios for policy in chosen_policies for seed in range(seeds)]
     try:
         with CompareView(console, len(cases)) as view:
             rows = run_cases(cases, jobs or _cores(), view.show)
     except KeyboardInterrupt:
-        typer.echo("interrupted: nothing was written", err=True)
-        raise typer.Exit(_INTERRUPTED) from None
+        raise interrupted() from None
     console.print(comparison(rows))
     if json_out is not None:
         write_file(json_out, json.dumps({"rows": rows}, indent=1, ensure_ascii=False, allow_nan=False) + "\n", "--json")
+
+
+def _only_with_front(html_out: Path | None, grids: list[str] | None) -> None:
+    """Refuse options that only fronts have."""
+    from foretide.errors import ConfigError
+
+    for option, given in (("--html", html_out), ("--grid", grids)):
+        if given:
+            raise ConfigError(option, expected="--front beside it", got="none", remedy="add --front")
 
 
 def _cores() -> int:

@@ -87,7 +87,7 @@ def _mean(values: Sequence[float | None]) -> float:
 
 
 def _label(row: Mapping[str, Any]) -> str:
-    return str(row["policy"]) if row["forecaster"] is None else f"{row['policy']}:{row['forecaster']}"
+    return str(row["policy"]) if row.get("forecaster") is None else f"{row['policy']}:{row['forecaster']}"
 
 
 def _table(trace: str, rows: Sequence[Mapping[str, Any]]) -> Table:

@@ -89,7 +89,7 @@ class Foretide(Planner):
     name: ClassVar[str] = "foretide"
     summary: ClassVar[str] = "least cost of replicas and waiting over all that may arrive; learns delay and overhead"
     spec: ClassVar[tuple[str, ...]] = ("P4", "P5", "B2")
-    knobs: ClassVar[tuple[Knob, ...]] = (Knob(Axis("patience", (0.3, 0.5, 0.75, 1.0, 1.215, 1.5, 2.0, 3.0, 5.0, 8.0))),)
+    knobs: ClassVar[tuple[Knob, ...]] = (Knob(Axis("patience", (0.05, 0.1, 0.2, 0.4, 0.7, 1.0, 1.215, 2.0, 4.0, 8.0))),)
     needs_forecast: ClassVar[bool] = True
 
     patience: float = Field(
