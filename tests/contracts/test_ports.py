@@ -19,7 +19,7 @@ from foretide.compile.stages import compile_stages
 from foretide.control import Actuator, FluidSystem, MetricSource, Monitor
 from foretide.control.settings import LoopSettings
 from foretide.errors import ActuatorError
-from foretide.records import Layout, Measurement, Plan
+from foretide.records import Hiring, Layout, Measurement, Plan
 from foretide.sim import MicroBatch, SimulatedSystem, SimulationSettings
 from foretide.spark.inputs.positions import InputState
 from foretide.spark.steering.actuator import SparkActuator
@@ -46,6 +46,7 @@ class RunningSystem:
     """A running system as the contract sees it.
 
     `advance` lets so many seconds pass. `settles_s` is how long after a plan its replicas are active at the latest.
+    `in_service` is how many events a replica may be working on: one, or those of a batch.
     """
 
     topology: Topology
@@ -53,6 +54,7 @@ class RunningSystem:
     actuator: Actuator
     advance: Callable[[float], None]
     settles_s: float
+    in_service: int = 1
 
 
 def fluid_system() -> RunningSystem:
@@ -71,7 +73,8 @@ def simulated_system(**settings: Any) -> RunningSystem:
     topology, clock = small_topology(), ManualClock(1000.0)
     trace = RateTrace("even", bin_s=1.0, rates=np.full(200, 100.0))
     simulated = SimulatedSystem(topology, trace, clock=clock, settings=SimulationSettings(**settings))
-    return RunningSystem(topology, simulated, simulated, clock.sleep_s, settles_s=10.0)
+    in_service = 1 if "micro_batch" not in settings else 100
+    return RunningSystem(topology, simulated, simulated, clock.sleep_s, settles_s=10.0, in_service=in_service)
 
 
 SIMULATED: dict[str, dict[str, Any]] = {
@@ -104,7 +107,10 @@ class BatchedRun:
     def progressed(self) -> dict[str, int]:
         return {}
 
-    def change_replicas(self, replicas: Mapping[str, int]) -> int:
+    def hiring(self) -> Mapping[str, Hiring]:
+        return {}
+
+    def change_replicas(self, replicas: Mapping[str, int], hiring: Mapping[str, Hiring] | None = None) -> int:
         self._replicas = {**self._replicas, **replicas}
         return 1
 
@@ -235,7 +241,7 @@ def test_nothing_is_lost_by_a_change(running: RunningSystem) -> None:
     # What a replica is working on neither waits nor is finished.
     in_service = received - processed - found[-1].queued
     assert (in_service >= -1e-6 * received).all()
-    assert (in_service <= running.topology.maximum_replicas).all()
+    assert (in_service <= running.in_service * running.topology.maximum_replicas).all()
 
 
 def test_a_plan_for_another_topology_is_refused_and_changes_nothing(running: RunningSystem) -> None:

@@ -145,11 +145,16 @@ class StageGraph:
         """Which operators share slots, for planners: those of each stage that has any."""
         stages = [stage for stage in self.stages if stage.operators]
         place, topology = self.topology.layout.operator_index, self.topology
+        home = {operator.id: number for number, stage in enumerate(stages) for operator in stage.operators}
+        links = {(home[start], home[end]) for start, _, end in topology.layout.edges if start in home}
         return SharedSlots(
             tuple(stage.id for stage in stages),
             tuple(tuple(sorted(place[operator.id] for operator in stage.operators)) for stage in stages),
             minimum=tuple(topology.minimum_replicas.tolist()),
             maximum=tuple(topology.maximum_replicas.tolist()),
+            # What Spark reads for an operator on DataFrames is cut before the driver knows of the batch.
+            hired=tuple(all(operator.mode != "dataframe" for operator in stage.operators) for stage in stages),
+            links=tuple(sorted((start, end) for start, end in links if start != end)),
         )
 
     def stage_of(self, element: str) -> Stage:

@@ -36,6 +36,8 @@ class RunCourse:
         Events finished, and waiting at the end of the stretch.
     replicas : array of int over stretches and operators
         Replicas that were active.
+    held_s : array over stretches
+        Replicas, or slots, that were held, times seconds.
     execution_s : array over operators
         The time that an event took: known to a simulator, else measured over the whole run; NaN where it never was.
     share, yielded : array over edges
@@ -54,6 +56,7 @@ class RunCourse:
     processed: Floats
     queued: Floats
     replicas: Ints
+    held_s: Floats
     execution_s: Floats
     share: Floats
     yielded: Floats
@@ -86,6 +89,7 @@ class RunCourse:
             topology=topology,
             ended_at_s=np.array([one.ended_at_s for one in measurements]),
             duration_s=np.array([one.duration_s for one in measurements]),
+            held_s=np.array([one.held_s for one in measurements]),
             execution_s=measured_execution_s(busy_s, processed, failed, topology.declared_execution_s),
             share=measured_shares(topology.flow, passed, processed + failed, topology.declared_share),
             yielded=measured_shares(topology.flow, passed, processed, topology.declared_share),

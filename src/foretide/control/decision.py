@@ -7,11 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
+import numpy as np
+
 from foretide.errors import ConfigError
-from foretide.records import Action, Forecast, Plan, Term, Window
+from foretide.records import Action, Forecast, Ints, Plan, Term, Window
 from foretide.topology import DEFAULT_OUTPUT
 
-__all__ = ["Decision", "Explanation", "Failure", "Stage"]
+__all__ = ["Decision", "Explanation", "Failure", "Stage", "changed_counts"]
 
 Stage: TypeAlias = Literal["monitor", "forecast", "plan", "act"]
 
@@ -77,6 +79,15 @@ class Explanation:
         lines += [f"  note: {note}" for note in self.notes]
         lines.append(f"  from {', '.join(self.sources)}")
         return "\n".join(lines)
+
+
+def changed_counts(plan: Plan, replicas_before: Ints, replicas_after: Ints) -> str:
+    """Return which units of a plan get another count, in words; the first ten of them by name."""
+    before, after = plan.counted(replicas_before), plan.counted(replicas_after)
+    columns = np.flatnonzero(after != before)
+    shown = [f"{plan.units[c]} {before[c]} → {after[c]}" for c in columns[:10]]
+    more = f" and {columns.size - 10} more" if columns.size > 10 else ""
+    return (", ".join(shown) + more) or "no change"
 
 
 def _plain(value: float) -> float | None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from foretide.clock import Alarm, Clock, SystemClock
 from foretide.control.analysis import ForecastStage, failed_sources
-from foretide.control.decision import Decision, Failure, Stage
+from foretide.control.decision import Decision, Failure, Stage, changed_counts
 from foretide.control.monitor import Monitor
 from foretide.control.ports import Actuator, MetricSource
 from foretide.control.settings import LoopSettings
@@ -24,7 +24,7 @@ from foretide.forecast import Forecaster
 from foretide.forecast.training.model_store import ModelStore
 from foretide.plan import Guarded, Planner, Situation
 from foretide.plan.guards.overrides import overridden
-from foretide.records import Action, ActionStatus, Floats, Forecast, Ints, Layout, Plan, SharedSlots, Window
+from foretide.records import Action, ActionStatus, Floats, Forecast, Ints, Plan, SharedSlots, Window
 from foretide.topology import Topology
 
 __all__ = ["ControlLoop", "Parts"]
@@ -141,6 +141,7 @@ class ControlLoop:
         self._in_force: Plan | None = None
         self._requested: Ints | None = None
         self._changed_at_s: Floats = np.full(len(topology.operators), -np.inf)
+        self._warned: set[str] = set()
         self._cycles = 0
         self._failures: Counter[Stage] = Counter()
         self._last_decision: Decision | None = None
@@ -240,6 +241,7 @@ class ControlLoop:
             seen, forecasts = self._with_signal(window, self._forecast(window, at_s), at_s)
             decision, stage = replace(decision, forecasts=forecasts), "plan"
             plan = self._overridden(self._plan(seen, forecasts), at_s)
+            self._warn(plan, at_s)
             decision, stage = replace(decision, plan=plan), "act"
             return replace(decision, action=self._act(plan, window, at_s))
         except Exception as error:
@@ -284,6 +286,14 @@ class ControlLoop:
             )
         return plan
 
+    def _warn(self, plan: Plan, at_s: float) -> None:
+        """Tell of what a plan warns of, once: figures in the words may change while the matter stays the same."""
+        matters = {warning.partition(":")[0] for warning in plan.warnings}
+        for warning in plan.warnings:
+            if warning.partition(":")[0] not in self._warned:
+                self._emit(at_s, "plan.warning", warning, "warning")
+        self._warned = matters
+
     def _overridden(self, plan: Plan, at_s: float) -> Plan:
         overrides = self.parts.overrides
         return plan if overrides is None else overridden(plan, overrides(at_s), self.topology)
@@ -306,9 +316,11 @@ class ControlLoop:
         before = observed if self._requested is None else self._requested
         if self.settings.advisory:
             data = {"replicas": plan.by_operator()}
-            self._emit(at_s, "plan.advised", _changes(plan.layout, observed, plan.replicas), data=data)
+            self._emit(at_s, "plan.advised", changed_counts(plan, observed, plan.replicas), data=data)
             return _action(plan, at_s, "advised", before, observed)
-        if np.array_equal(plan.replicas, before) and np.array_equal(plan.replicas, observed):
+        hires = plan.hiring if self._in_force is None else self._in_force.hiring
+        same = np.array_equal(plan.replicas, before) and np.array_equal(plan.replicas, observed)
+        if same and plan.hiring == hires and (self._in_force is not None or not plan.hiring):
             self._in_force, self._requested = plan, before
             return _action(plan, at_s, "unchanged", before, observed)
         requested = self._apply(plan)
@@ -339,7 +351,7 @@ class ControlLoop:
         less = "" if np.array_equal(requested, plan.replicas) else " (not all that was planned)"
         by_operator = dict(zip(plan.layout.operators, requested.tolist(), strict=True))
         data = {"replicas": plan.by_operator(), "requested": by_operator}
-        self._emit(at_s, "plan.applied", _changes(plan.layout, before, requested) + less, data=data)
+        self._emit(at_s, "plan.applied", changed_counts(plan, before, requested) + less, data=data)
 
     def _refused(self, decision: Decision, error: Exception) -> Action | None:
         """Return what became of a plan that the running system did not take: what was asked for before still holds."""
@@ -384,10 +396,3 @@ def _action(plan: Plan, at_s: float, status: ActionStatus, requested: Ints, obse
         observed=observed,
         detail=detail,
     )
-
-
-def _changes(layout: Layout, before: Ints, after: Ints) -> str:
-    columns = np.flatnonzero(after != before)
-    shown = [f"{layout.operators[c]} {before[c]} → {after[c]}" for c in columns[:10]]
-    more = f" and {columns.size - 10} more" if columns.size > 10 else ""
-    return (", ".join(shown) + more) or "no change"

@@ -200,6 +200,7 @@ class Monitor:
             replicas=last.replicas,
             cpu=next((m.cpu for m in reversed(recent) if m.cpu is not None), None),
             measurement_ids=tuple(measurement.id for measurement in recent),
+            batches=tuple(batch for measurement in recent for batch in measurement.batches),
         )
 
     def _learn(self, processed: Floats, failed: Floats, passed: Floats, busy_s: Floats) -> None:

@@ -30,9 +30,10 @@ class RuntimeActuator:
         requested = within_bounds(self._topology, plan)
         by_operator = dict(zip(plan.layout.operators, requested.tolist(), strict=True))
         try:
-            before = self._store.read().replicas
-            if any(before.get(operator) != count for operator, count in by_operator.items()):
-                self._store.change(replicas=by_operator)
+            config = self._store.read()
+            same = all(config.replicas.get(operator) == count for operator, count in by_operator.items())
+            if not same or config.hiring != plan.hiring:
+                self._store.change(replicas=by_operator, hiring=plan.hiring)
         except (ConfigError, OSError) as error:
             raise ActuatorError(f"{plan.id}: the run-time configuration was not replaced: {error}") from error
         return requested

@@ -17,7 +17,6 @@ from foretide.metrics import (
     mean_absolute_percentage_error,
     processed_ratio,
     replica_changes,
-    replica_seconds,
     saved_resources,
     throughput_degradation,
 )
@@ -55,7 +54,7 @@ class RunScore:
     r_over : float
         The replicas that savings are measured against.
     slot_seconds : float
-        Replicas times seconds, over all operators.
+        Replicas times seconds, over all operators; slots times seconds where they follow the batches.
     latency_mean_ms, latency_p95_ms, latency_p99_ms : float
         End to end, of the events that left (P8; the percentiles are ours).
     processed : float
@@ -175,14 +174,14 @@ def score_run(
         When nothing was measured.
     """
     counted = slice(int(np.searchsorted(course.ended_at_s - course.duration_s, by.from_s - _SAME_INSTANT_S)), None)
-    replicas, duration_s = course.replicas[counted], course.duration_s[counted]
+    replicas, duration_s, held_s = course.replicas[counted], course.duration_s[counted], course.held_s[counted]
     if not duration_s.size:
         raise MetricsError("score: expected at least one measurement, got none; let the run take a few seconds")
     error_input, error_replica = _estimation_errors(course, estimates, by)
     return RunScore(
-        saved=saved_resources(replicas.sum(axis=1), by.r_over, duration_s),
+        saved=saved_resources(held_s / duration_s, by.r_over, duration_s),
         r_over=by.r_over,
-        slot_seconds=replica_seconds(replicas, duration_s),
+        slot_seconds=float(held_s.sum()),
         latency_mean_ms=1e3 * latency.mean_s,
         latency_p95_ms=1e3 * latency.quantile_s(0.95),
         latency_p99_ms=1e3 * latency.quantile_s(0.99),

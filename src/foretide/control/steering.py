@@ -127,6 +127,7 @@ def make_steering(
     settings: ControlSettings,
     *,
     execution_s: Mapping[str, float] | None = None,
+    utilisation: float = 1.0,
     executors: ExecutorSettings | None = None,
     events: EventSink | None = None,
 ) -> Steering:
@@ -145,6 +146,8 @@ def make_steering(
         Loop and guards.
     execution_s : mapping of str to float
         Execution times by operator from a benchmark.
+    utilisation : float
+        Part of the time that replicas may be busy under planners that know nothing of batches, unless a guard says.
     executors : ExecutorSettings, optional
         Bounds of the executors, where these are scaled.
     events : EventSink, optional
@@ -157,10 +160,10 @@ def make_steering(
     """
     if settings.signal is not None:
         settings.signal.check_source(topology.layout.sources)
-    peak = _peak(topology, settings, execution_s or {})
+    peak = _peak(topology, settings, execution_s or {}, utilisation)
     fixed = policy.fixed_replicas(topology, peak)
     planner = (
-        _make_running_planner(policy, topology, settings)
+        _make_running_planner(policy, topology, settings, utilisation)
         if fixed is None
         else make_planner("static", by_operator=fixed)
     )
@@ -178,22 +181,32 @@ def make_steering(
     )
 
 
-def _peak(topology: Topology, settings: ControlSettings, execution_s: Mapping[str, float]) -> dict[str, int]:
+def _peak(
+    topology: Topology, settings: ControlSettings, execution_s: Mapping[str, float], utilisation: float
+) -> dict[str, int]:
     peaks = trace_peaks(topology)
     try:
-        return peak_replicas(topology, peaks, execution_s, settings.guards.utilisation_target or 1.0) if peaks else {}
+        return (
+            peak_replicas(topology, peaks, execution_s, settings.guards.utilisation_target or utilisation)
+            if peaks
+            else {}
+        )
     except ConfigError:
         # Nothing is known yet about an operator: policies that need it will say so.
         return {}
 
 
-def _make_running_planner(policy: Policy, topology: Topology, settings: ControlSettings) -> Planner | Guarded:
+def _make_running_planner(
+    policy: Policy, topology: Topology, settings: ControlSettings, utilisation: float
+) -> Planner | Guarded:
     """Return the planner for a topology that runs, inside its guards."""
     kind, speed = find_planner(policy.planner), trace_speed(topology)
     in_trace = {name: float(kind.model_fields[name].default) / speed for name in kind.durations}
     planner = make_planner(policy.planner, **{**in_trace, **policy.planner_settings})
     by_load = kind.needs_forecast or policy.planner in ("ds2", "presps")
     wanted = settings.guards if by_load else settings.guards.without_targets()
+    if by_load and not kind.by_stage and wanted.utilisation_target is None and utilisation < 1:
+        wanted = wanted.model_copy(update={"utilisation_target": utilisation})
     inner = _ByStage(planner, (), _stages(topology)) if kind.by_lag_alone else planner
     if wanted == GuardSettings():
         return inner

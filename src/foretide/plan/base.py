@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict
 
 from foretide.errors import PlanError
 from foretide.plan.knobs import Knob
-from foretide.records import Floats, Forecast, Ints, Plan, SharedSlots, Term, Window
+from foretide.records import Floats, Forecast, Hiring, Ints, Plan, SharedSlots, Term, Window
 from foretide.topology import Topology
 
 __all__ = ["Planner", "Situation"]
@@ -124,7 +124,14 @@ class Planner(BaseModel):
         """Return how many replicas every operator is to have next."""
 
     def decide_slots(
-        self, situation: Situation, slots: npt.ArrayLike, terms: tuple[Term, ...], *, demand: Floats
+        self,
+        situation: Situation,
+        slots: npt.ArrayLike,
+        terms: tuple[Term, ...],
+        *,
+        demand: Floats,
+        hiring: Mapping[str, Hiring] | None = None,
+        warnings: tuple[str, ...] = (),
     ) -> Plan:
         """Make the plan from the slots wanted of each stage, within its bounds; operators have parts by `demand`."""
         stages = situation.stages
@@ -144,8 +151,11 @@ class Planner(BaseModel):
             replicas=stages.parts(within, demand),
             demand=demand,
             terms=(*terms, *bounds),
+            notes=warnings,
             came_from=situation.came_from,
             stages=stages,
+            hiring=hiring or {},
+            warnings=warnings,
         )
 
     def decide(

@@ -6,16 +6,18 @@ unless a name says otherwise. May import `errors` only.
 
 from foretide.records.columns import Floats, Ints, Layout
 from foretide.records.forecast import Forecast
-from foretide.records.measured import CpuUse, Measurement, Window
+from foretide.records.measured import BatchRun, CpuUse, Measurement, Window
 from foretide.records.plan import Action, ActionStatus, Plan, Term
-from foretide.records.sharing import SharedSlots
+from foretide.records.sharing import Hiring, SharedSlots
 
 __all__ = [
     "Action",
     "ActionStatus",
+    "BatchRun",
     "CpuUse",
     "Floats",
     "Forecast",
+    "Hiring",
     "Ints",
     "Layout",
     "Measurement",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, fields
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from foretide.errors import MetricsError
 from foretide.records.columns import SHORTEST_S, Floats, Ints, Layout, read_only, set_amounts
 
-__all__ = ["CpuUse", "Measurement", "Window"]
+__all__ = ["BatchRun", "CpuUse", "Measurement", "Window"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,6 +38,41 @@ class CpuUse:
             set_amounts(self, name, rows, dtype=np.int64)
         for name in ("used", "reserved"):
             set_amounts(self, name, rows)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchRun:
+    """A batch of a stage that has ended.
+
+    Parameters
+    ----------
+    stage : int
+        The stage, by its place in `SharedSlots`.
+    began_at_s, duration_s : float
+        When it began, and how long it took until its results were committed.
+    slots : int
+        Tasks that ran side by side.
+    events : int
+        Events that it took from the inputs of the stage.
+    work_s : float
+        Time that all tasks together spent on them.
+    latency_s, late_s : float
+        Mean and .95 quantile of the latencies of events that left the topology with it; NaN if none did.
+    """
+
+    stage: int
+    began_at_s: float
+    duration_s: float
+    slots: int
+    events: int
+    work_s: float
+    latency_s: float = math.nan
+    late_s: float = math.nan
+
+    @property
+    def ended_at_s(self) -> float:
+        """When its results were committed."""
+        return self.began_at_s + self.duration_s
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -67,6 +103,10 @@ class Measurement:
         Mean end-to-end latency of the events that left the topology.
     failed : array over operators, optional
         Events that the operator took and gave up on; 0 unless given.
+    batches : tuple of BatchRun
+        The batches that ended in the stretch, where stages run in batches, in the order of their ends.
+    slot_s : float, optional
+        Slots that were held, times seconds, where their number follows the batches; else replicas tell.
     """
 
     layout: Layout
@@ -81,6 +121,13 @@ class Measurement:
     cpu: CpuUse | None = None
     latency_s: float | None = None
     failed: Floats = field(default_factory=lambda: np.zeros(0))
+    batches: tuple[BatchRun, ...] = ()
+    slot_s: float | None = None
+
+    @property
+    def held_s(self) -> float:
+        """Replicas, or slots, that were held, times seconds."""
+        return float(self.replicas.sum()) * self.duration_s if self.slot_s is None else self.slot_s
 
     def __post_init__(self) -> None:
         if not np.isfinite(self.ended_at_s):
@@ -143,6 +190,8 @@ class Window:
         The latest CPU figures.
     measurement_ids : tuple of str
         The measurements of the interval.
+    batches : tuple of BatchRun
+        The batches that ended in the interval, where stages run in batches.
     """
 
     layout: Layout
@@ -162,6 +211,7 @@ class Window:
     replicas: Ints
     cpu: CpuUse | None = None
     measurement_ids: tuple[str, ...] = ()
+    batches: tuple[BatchRun, ...] = ()
 
     def __post_init__(self) -> None:
         for column in fields(self):

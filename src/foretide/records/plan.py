@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy.typing as npt
 
 from foretide.errors import PlanError
 from foretide.records.columns import Floats, Ints, Layout, frozen, is_whole, read_only
-from foretide.records.sharing import SharedSlots
+from foretide.records.sharing import Hiring, SharedSlots
 
 __all__ = ["Action", "ActionStatus", "Plan", "Term"]
 
@@ -77,6 +78,11 @@ class Plan:
         The ids of the window and forecasts it was made from.
     stages : SharedSlots, optional
         Given where the plan is slots per stage; `replicas` are then the operators' parts of them.
+    hiring : mapping of str to Hiring
+        How stages hire slots for each batch, by stage; `replicas` are then those expected. A stage that is missing has
+        the slots of the plan in every batch.
+    warnings : tuple of str
+        What someone should hear of at once; among the notes as well.
 
     Examples
     --------
@@ -96,6 +102,8 @@ class Plan:
     notes: tuple[str, ...] = ()
     came_from: tuple[str, ...] = ()
     stages: SharedSlots | None = None
+    hiring: Mapping[str, Hiring] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         replicas = np.asarray(self.replicas)
@@ -147,8 +155,21 @@ class Plan:
         return self.reassigned(self._spread(np.asarray(counts)), term, *notes)
 
     def reassigned(self, replicas: npt.ArrayLike, term: Term, *notes: str) -> Plan:
-        """Return this plan with other replicas by operator, the term that explains them, and notes."""
-        return replace(self, replicas=np.asarray(replicas), terms=(*self.terms, term), notes=(*self.notes, *notes))
+        """Return this plan with other replicas by operator, the term that explains them, and notes.
+
+        Units whose count has changed are fixed at it: their slots do not follow the batches any more.
+        """
+        after = np.asarray(replicas)
+        same = dict(zip(self.units, (self.counted(after) == self.counts).tolist(), strict=True))
+        hiring = {stage: rule for stage, rule in self.hiring.items() if same[stage]}
+        notes = (*self.notes, *notes)
+        return replace(self, replicas=after, terms=(*self.terms, term), notes=notes, hiring=hiring)
+
+    def hired_within(self, most: Ints) -> Plan:
+        """Return this plan with no stage hiring more than `most` slots for a batch."""
+        cuts = dict(zip(self.units, most.tolist(), strict=True))
+        hiring = {stage: replace(rule, most=min(rule.most, cuts[stage])) for stage, rule in self.hiring.items()}
+        return replace(self, hiring=hiring) if hiring != self.hiring else self
 
     def _spread(self, counts: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return the replicas of operators under other counts: the parts of a stage's slots follow its demand."""

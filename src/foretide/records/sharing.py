@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -10,7 +11,36 @@ import numpy.typing as npt
 
 from foretide.records.columns import Floats, Ints
 
-__all__ = ["SharedSlots"]
+__all__ = ["Hiring", "SharedSlots", "share_out"]
+
+
+@dataclass(frozen=True)
+class Hiring:
+    """How a stage hires slots for each of its batches: as many as the work of its events is worth.
+
+    Parameters
+    ----------
+    event_s : float
+        The work of one event.
+    share_s : float
+        The work that each slot is to have in a batch.
+    least, most : int
+        The fewest and the most slots.
+
+    Examples
+    --------
+    >>> Hiring(event_s=0.003, share_s=0.15, least=1, most=20).slots(500)
+    10
+    """
+
+    event_s: float
+    share_s: float
+    least: int
+    most: int
+
+    def slots(self, events: int) -> int:
+        """Return the slots of a batch with so many events."""
+        return max(self.least, min(self.most, math.ceil(events * self.event_s / self.share_s - 1e-9)))
 
 
 @dataclass(frozen=True)
@@ -28,6 +58,16 @@ class SharedSlots:
         The columns of each stage's operators; every operator is in one stage.
     minimum, maximum : tuple of int
         The bounds of every operator.
+    trigger_s : float
+        Seconds between the starts of two batches of a stage, at least.
+    batch_target_s : float
+        Seconds of work that are admitted into a batch.
+    hired : tuple of bool
+        Whether a stage can have other slots with every batch; empty, all can.
+    links : tuple of (int, int)
+        The stages that a queued edge leads from and to.
+    cores : int, optional
+        Cores that all slots share; unset, as many as there are slots.
 
     Examples
     --------
@@ -44,6 +84,11 @@ class SharedSlots:
     members: tuple[tuple[int, ...], ...]
     minimum: tuple[int, ...]
     maximum: tuple[int, ...]
+    trigger_s: float = 0.0
+    batch_target_s: float = 1.0
+    cores: int | None = None
+    hired: tuple[bool, ...] = ()
+    links: tuple[tuple[int, int], ...] = ()
 
     @cached_property
     def least(self) -> Ints:
@@ -54,6 +99,10 @@ class SharedSlots:
     def most(self) -> Ints:
         """The most slots of each stage: what all its operators may have together."""
         return self.slots(self.maximum)
+
+    def hires(self, stage: int) -> bool:
+        """Return whether a stage can have other slots with every batch."""
+        return not self.hired or self.hired[stage]
 
     def slots(self, replicas: npt.ArrayLike) -> Ints:
         """Return the slots of each stage: the parts of its operators together."""
@@ -79,11 +128,11 @@ class SharedSlots:
         most = np.array(self.maximum, dtype=np.int64)
         found: Ints = np.zeros(len(weight), dtype=np.int64)
         for columns, count in zip(self.members, np.asarray(slots).tolist(), strict=True):
-            found[list(columns)] = _share(int(count), weight[list(columns)], most[list(columns)])
+            found[list(columns)] = share_out(int(count), weight[list(columns)], most[list(columns)])
         return found
 
 
-def _share(count: int, weight: Floats, most: Ints) -> Ints:
+def share_out(count: int, weight: Floats, most: Ints) -> Ints:
     """Return whole parts of `count` in proportion to `weight`, none above `most`, which must have room for all."""
     known = np.where(np.isfinite(weight) & (weight > 0), weight, 0.0)
     known = known if known.any() else np.ones(len(weight))

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from foretide.records import Floats, Ints
+from foretide.records import BatchRun, Floats, Hiring, Ints
 from foretide.sim.load import Service
 from foretide.sim.network import StepFlow, Wiring, merged
 from foretide.sim.settings import MicroBatch, SimulationSettings
@@ -39,11 +39,12 @@ class Desk:
     def __init__(self, service: Service, lanes: int) -> None:
         self.service, self.queue, self.counts = service, Fifo(lanes), Counts()
         self.taken: Floats = np.empty((lanes, 0))
+        #: Tuples that wait for longer than a period of batches, as on Spark: the others only wait for their batch.
+        self.waiting = 0
 
-    @property
-    def waiting(self) -> int:
-        """Tuples that no batch has finished yet: on Spark, what lies between the committed offset and the end."""
-        return self.present()
+    def look(self, before_s: float) -> None:
+        """Count the tuples that came up to an instant and that no batch has taken."""
+        self.waiting = int(np.searchsorted(self.queue.waiting[_kernels.AT], before_s, side="right"))
 
     def present(self) -> int:
         """Return how many tuples are here, waiting or in the batch that runs."""
@@ -85,11 +86,20 @@ class BatchNetwork(Wiring):
         self.stations: list[Desk] = [Desk(service, self._lanes) for service in self._services]
         self._stages = stages_of(topology, settings.service_factor)
         self._stage = {operator: stage for stage in self._stages for operator in stage.operators}
+        self._runs: list[BatchRun] = []
+        self._held = [(0.0, stage.slots) for stage in self._stages]
+        self._slot_s = 0.0
 
     def resize(self, replicas: Ints, now_s: float) -> None:
         """Give each stage one slot per replica, from its next batch on."""
         for stage in self._stages:
-            stage.slots = max(1, int(replicas[stage.operators].sum()))
+            if stage.hiring is None:
+                stage.slots = max(1, int(replicas[stage.operators].sum()))
+
+    def hire(self, hiring: Mapping[str, Hiring]) -> None:
+        """Let stages hire slots for each batch, from the next one on; those not among them keep theirs."""
+        for stage in self._stages:
+            stage.hiring = hiring.get(stage.name)
 
     def stop(self, until_s: float, *, lose: bool) -> None:
         """Let no batch begin before `until_s`; with `lose`, what is here or arrives until then is lost."""
@@ -118,7 +128,28 @@ class BatchNetwork(Wiring):
             for operator in stage.operators:
                 self._receive(operator, inbox[operator])
             self._run(stage, end_s, inbox, passed)
+        for desk in self.stations:
+            desk.look(end_s - self._micro_batch.trigger_s)
         return StepFlow(np.array([tuples.shape[1] for tuples in arriving], dtype=np.int64), passed)
+
+    def take_slot_s(self, until_s: float) -> float:
+        """Return the slot-seconds since the last call: a stage holds the slots of its last batch up to the next."""
+        for number, (since_s, slots) in enumerate(self._held):
+            self._slot_s += slots * (until_s - since_s)
+            self._held[number] = (until_s, slots)
+        taken, self._slot_s = self._slot_s, 0.0
+        return taken
+
+    def _hold(self, stage: BatchStage, begins_s: float) -> None:
+        number = self._stages.index(stage)
+        since_s, slots = self._held[number]
+        self._slot_s += slots * (begins_s - since_s)
+        self._held[number] = (begins_s, stage.slots)
+
+    def take_runs(self) -> list[BatchRun]:
+        """Return the batches that ended since the last call."""
+        runs, self._runs = self._runs, []
+        return runs
 
     def _receive(self, operator: int, parts: list[Floats]) -> None:
         if parts:
@@ -159,7 +190,8 @@ class BatchNetwork(Wiring):
     def _begin(self, stage: BatchStage, begins_s: float) -> Batch:
         """Start a batch: send what it takes through the stage and see how long that is."""
         self._take(stage, begins_s)
-        batch = Batch(0.0, {}, {})
+        self._hold(stage, begins_s)
+        batch = Batch(0.0, stage.slots, {}, {})
         inside: dict[int, list[Floats]] = {
             operator: [self.stations[operator].taken]
             for operator in stage.operators
@@ -178,14 +210,16 @@ class BatchNetwork(Wiring):
 
     def _take(self, stage: BatchStage, begins_s: float) -> None:
         """Let the batch take what waits, oldest first, as long as it fits."""
-        settings, cores = self._micro_batch, self._cores(stage)
-        overhead_s = settings.fixed_s + settings.per_task_s * stage.slots * (1 + stage.rounds) / cores
-        target_s = settings.batch_target_s
-        budget_s = max(target_s - overhead_s, _LEAST_WORK * target_s) * cores
         desks = [
             (operator, self.stations[operator]) for operator in stage.operators if len(self.stations[operator].queue)
         ]
         ready = [int(np.searchsorted(d.queue.waiting[_kernels.AT], begins_s, side="right")) for _, d in desks]
+        if stage.hiring is not None:
+            stage.slots = stage.hiring.slots(sum(ready))
+        settings, cores = self._micro_batch, self._cores(stage)
+        overhead_s = settings.fixed_s + settings.per_task_s * stage.slots * (1 + stage.rounds) / cores
+        target_s = settings.batch_target_s
+        budget_s = max(target_s - overhead_s, _LEAST_WORK * target_s) * cores
         at_s = np.concatenate([d.queue.waiting[_kernels.AT, :n] for (_, d), n in zip(desks, ready, strict=True)])
         costs = np.repeat([stage.cost_s[operator] for operator, _ in desks], ready)
         order = np.argsort(at_s, kind="stable")
@@ -218,6 +252,7 @@ class BatchNetwork(Wiring):
         for operator in stage.operators:
             desk = self.stations[operator]
             count = batch.inputs.get(operator, 0)
+            batch.taken += desk.taken.shape[1]
             desk.counts.received += count - desk.taken.shape[1]
             desk.counts.processed += count
             desk.counts.busy_s += batch.busy_s.get(operator, 0.0)
@@ -227,10 +262,29 @@ class BatchNetwork(Wiring):
                 passed[edge] += part.shape[1]
             else:
                 self._deliver([(edge, self._at(part, batch.ends_s))], inbox, passed)
-        for tuples in batch.leaving:
-            self.exit.leave(self._at(tuples, batch.ends_s))
+        leaving = [self._at(tuples, batch.ends_s) for tuples in batch.leaving]
+        for tuples in leaving:
+            self.exit.leave(tuples)
+        self._runs.append(self._run_of(stage, batch, leaving))
         self._ended += batch.ended
         stage.free_s, stage.batch = batch.ends_s, None
+
+    def _run_of(self, stage: BatchStage, batch: Batch, leaving: Sequence[Floats]) -> BatchRun:
+        """Return the record of a batch that has ended."""
+        latencies = np.concatenate(
+            [batch.ends_s - np.abs(tuples[_kernels.ROOT]) for tuples in leaving] or [np.empty(0)]
+        )
+        late = (float(latencies.mean()), float(np.quantile(latencies, 0.95))) if latencies.size else (np.nan, np.nan)
+        return BatchRun(
+            stage=self._stages.index(stage),
+            began_at_s=stage.began_s,
+            duration_s=batch.ends_s - stage.began_s,
+            slots=batch.slots,
+            events=batch.taken,
+            work_s=sum(batch.busy_s.values()),
+            latency_s=late[0],
+            late_s=late[1],
+        )
 
     def _at(self, tuples: Floats, at_s: float) -> Floats:
         moved = tuples.copy()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from foretide.compile.stages import compile_stages
-from foretide.records import Floats
+from foretide.records import Floats, Hiring
 from foretide.topology import Topology
 
 __all__ = ["Batch", "BatchStage", "stages_of"]
@@ -16,11 +16,13 @@ class Batch:
     """A batch that runs: when it ends, and what happens then."""
 
     ends_s: float
+    slots: int
     inputs: dict[int, int]
     busy_s: dict[int, float]
     passed: list[tuple[int, Floats]] = field(default_factory=list)
     leaving: list[Floats] = field(default_factory=list)
     ended: int = 0
+    taken: int = 0
 
 
 @dataclass(slots=True)
@@ -28,9 +30,11 @@ class BatchStage:
     """The operators of a stage, and the batch that runs in it.
 
     `rounds` is how often rows change tasks on the longest way through it, `cost_s` the mean work of an event that
-    enters at each operator, down to the stage's last operator.
+    enters at each operator, down to the stage's last operator; `hiring` how slots are hired
+    for each batch, if they are.
     """
 
+    name: str
     operators: list[int]
     rounds: int
     cost_s: dict[int, float]
@@ -38,6 +42,7 @@ class BatchStage:
     free_s: float = 0.0
     began_s: float = -1.0  # of the last batch; before all events until the first
     batch: Batch | None = None
+    hiring: Hiring | None = None
 
 
 def stages_of(topology: Topology, service_factor: float = 1.0) -> list[BatchStage]:
@@ -72,6 +77,6 @@ def stages_of(topology: Topology, service_factor: float = 1.0) -> list[BatchStag
             cost_s[place[start]] += topology.declared_share[column] * cost_s[place[end]]
     members = [[place[operator.id] for operator in stage.operators] for stage in stages]
     return [
-        BatchStage(operators, stage.rounds, {each: float(cost_s[each]) for each in operators})
+        BatchStage(stage.id, operators, stage.rounds, {each: float(cost_s[each]) for each in operators})
         for stage, operators in zip(stages, members, strict=True)
     ]

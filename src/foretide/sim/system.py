@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +13,7 @@ from foretide.compile.stages import compile_stages
 from foretide.control.activation import Activation
 from foretide.errors import ConfigError, MetricsError
 from foretide.latency import LatencyHistogram
-from foretide.records import Floats, Ints, Measurement, Plan, SharedSlots
+from foretide.records import BatchRun, Floats, Ints, Measurement, Plan, SharedSlots
 from foretide.sim.batches import BatchNetwork
 from foretide.sim.network import Network
 from foretide.sim.settings import SimulationSettings
@@ -102,7 +103,15 @@ class SimulatedSystem:
     @property
     def stages(self) -> SharedSlots | None:
         """The stages whose operators share slots, as on Spark; None where every operator has replicas of its own."""
-        return None if self._settings.micro_batch is None else compile_stages(self._topology).shared_slots
+        batches = self._settings.micro_batch
+        if batches is None:
+            return None
+        return replace(
+            compile_stages(self._topology).shared_slots,
+            trigger_s=batches.trigger_s,
+            batch_target_s=batches.batch_target_s,
+            cores=batches.cores,
+        )
 
     @property
     def queued(self) -> Floats:
@@ -212,6 +221,8 @@ class SimulatedSystem:
         """Activate what is due before the middle of the step that begins now."""
         now_s = self._steps * self._settings.step_s
         for replicas in self._activation.take_due(now_s + self._settings.step_s / 2):
+            if isinstance(self._network, BatchNetwork):
+                self._network.hire(self._activation.hiring)
             self._network.resize(replicas, now_s)
             if self._settings.restart is not None:
                 restart = self._settings.restart
@@ -235,7 +246,21 @@ class SimulatedSystem:
             busy_s=np.maximum(busy_s, 0.0),
             replicas=self._activation.active,
             latency_s=self._network.exit.take_step_s(),
+            batches=self._batches(),
+            slot_s=self._slot_s(),
         )
+
+    def _slot_s(self) -> float | None:
+        """Return the slot-seconds of the last step, where stages have slots."""
+        if not isinstance(self._network, BatchNetwork):
+            return None
+        return self._network.take_slot_s(self._steps * self._settings.step_s)
+
+    def _batches(self) -> tuple[BatchRun, ...]:
+        """Return the batches that ended since the last call, where stages run in batches."""
+        if not isinstance(self._network, BatchNetwork):
+            return ()
+        return tuple(replace(run, began_at_s=self._began_at_s + run.began_at_s) for run in self._network.take_runs())
 
     @property
     def _stations(self) -> Sequence[Occupancy]:

@@ -48,7 +48,7 @@ class Tap:
         self._topology, self._system, self._stress = topology, system, stress
         self._count_from_s = count_from_s
         sources, operators = len(topology.sources), len(topology.operators)
-        self._widths = (1, sources, operators, operators, operators)
+        self._widths = (1, sources, operators, operators, operators, 1)
         self._steps, self._polls = _Table(sum(self._widths)), _Table(1 + len(LATENCY_NAMES))
         self._step_s = 0.0
         self._new: list[Measurement] = []
@@ -63,7 +63,9 @@ class Tap:
         self._new.extend(measured)
         for step in measured:
             self._step_s = step.duration_s
-            self._steps.append([step.ended_at_s], step.arrived, step.processed, step.queued, step.replicas)
+            self._steps.append(
+                [step.ended_at_s], step.arrived, step.processed, step.queued, step.replicas, [step.held_s]
+            )
         recent = self._system.take_latency()
         self._polls.append(latency_row(now_s, recent))
         came = any(step.arrived.any() for step in measured)
@@ -78,7 +80,7 @@ class Tap:
 
     def course(self, service_factor: float) -> RunCourse:
         """Return the course of the run so far, events taking `service_factor` times as long as declared."""
-        ended_at_s, arrived, processed, queued, replicas = np.split(
+        ended_at_s, arrived, processed, queued, replicas, held_s = np.split(
             self._steps.rows(), np.cumsum(self._widths)[:-1], axis=1
         )
         at_s, latency_s = latency_columns(self._polls.rows())
@@ -90,6 +92,7 @@ class Tap:
             processed=processed,
             queued=queued,
             replicas=replicas.astype(np.int64),
+            held_s=held_s[:, 0],
             execution_s=self._topology.declared_execution_s * service_factor,
             share=self._topology.declared_share.copy(),
             yielded=self._topology.declared_share.copy(),

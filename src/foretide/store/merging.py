@@ -59,6 +59,8 @@ def joined(measurements: Sequence[Measurement]) -> Measurement:
         duration_s=sum(one.duration_s for one in measurements),
         **sums,
         latency_s=_latency(measurements),
+        batches=(),
+        slot_s=None if last.slot_s is None else sum(one.held_s for one in measurements),
         cpu=next((one.cpu for one in reversed(measurements) if one.cpu is not None), None),
     )
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from foretide.errors import ConfigError
 from foretide.files import replace_json
+from foretide.records import Hiring
 
 try:
     import fcntl
@@ -56,6 +57,8 @@ class RuntimeConfig:
         Whether sources are to admit nothing new.
     overrides : mapping of str to Override
         Replicas set by hand, by operator; those that have ended may be among them.
+    hiring : mapping of str to Hiring
+        How stages hire slots for each batch, by stage; one that is missing has the replicas of its operators.
 
     Examples
     --------
@@ -69,10 +72,13 @@ class RuntimeConfig:
     groupings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     paused: bool = False
     overrides: Mapping[str, Override] = field(default_factory=dict)
+    hiring: Mapping[str, Hiring] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         read = {name: Override(**one) if isinstance(one, Mapping) else one for name, one in self.overrides.items()}
         object.__setattr__(self, "overrides", read)
+        rules = {name: Hiring(**one) if isinstance(one, Mapping) else one for name, one in self.hiring.items()}
+        object.__setattr__(self, "hiring", rules)
 
     def overridden(self, now_s: float) -> dict[str, int]:
         """Return the replicas that are set by hand at an instant, by operator."""
@@ -140,11 +146,14 @@ class RuntimeStore:
         return self.read()
 
     def change(self, **changes: Any) -> RuntimeConfig:
-        """Put the present configuration in force with some fields changed; mappings are merged key by key."""
+        """Put the present configuration in force with some fields changed.
+
+        Mappings are merged key by key; only `hiring` is replaced, since a stage may stop to hire.
+        """
         with self._alone():
             config = self.read()
             merged: dict[str, Any] = {
-                name: {**getattr(config, name), **value} if isinstance(value, Mapping) else value
+                name: {**getattr(config, name), **value} if isinstance(value, Mapping) and name != "hiring" else value
                 for name, value in changes.items()
             }
             return self._put(replace(config, **merged))

@@ -19,6 +19,7 @@ from foretide.control.steering import Steering, make_steering, peak_replicas, tr
 from foretide.errors import ConfigError
 from foretide.plan import Guarded, Static
 from foretide.plan.base import Situation
+from foretide.plan.guards import UtilisationTarget
 from foretide.spark.driver.profile import profile_topology
 from foretide.spark.errors import OperatorError
 from foretide.topology import Topology, flow
@@ -221,11 +222,20 @@ class TestAsked:
         assert of_file.steering(topology).policy_name == "pasps"
         assert named.steering(topology).policy_name == "ds2"
 
-    def test_planners_that_size_by_load_leave_room_unless_the_file_says_how_much(self, tmp_path: Path) -> None:
+    def test_planners_that_size_by_load_leave_room_unless_the_file_says_how_much(
+        self, topology: Topology, tmp_path: Path
+    ) -> None:
         config = tmp_path / "control.toml"
         config.write_text("[guards]\nutilisation_target = 0.9\n")
-        assert RunRequest(named="job.py").settings.guards.utilisation_target == 0.6
-        assert RunRequest(named="job.py", config=config).settings.guards.utilisation_target == 0.9
+
+        def targets(policy: str, config: Path | None = None) -> list[float]:
+            planner = RunRequest(named="job.py", policy=policy, config=config).steering(topology).planner
+            guards = planner.guards if isinstance(planner, Guarded) else ()
+            return [guard.target for guard in guards if isinstance(guard, UtilisationTarget)]
+
+        assert (targets("pasps"), targets("pasps", config)) == ([0.6], [0.9])
+        # Ours learns what a batch takes, and needs no such rule.
+        assert (targets("foretide"), targets("foretide", config)) == ([], [0.9])
 
     def test_savings_are_measured_against_the_peak(self, topology: Topology, tmp_path: Path) -> None:
         found = RunRequest(named=tmp_path / "job.py", policy="static-peak").steering(topology)

@@ -220,6 +220,7 @@ def course(arrived: list[float], left: list[float], replicas: list[list[int]]) -
         processed=np.stack([np.zeros(steps), np.array(left)], axis=1),
         queued=np.zeros((steps, 2)),
         replicas=np.array(replicas),
+        held_s=np.array(replicas).sum(axis=1).astype(float),
         execution_s=SHORT.declared_execution_s.copy(),
         share=SHORT.declared_share.copy(),
         yielded=SHORT.declared_share.copy(),

@@ -15,6 +15,7 @@ from pyspark import cloudpickle
 from foretide.compile.stages import Stage, StageGraph, compile_stages
 from foretide.errors import ConfigError
 from foretide.latency import LatencyHistogram
+from foretide.records import Hiring
 from foretide.spark.batches.routing import Router
 from foretide.spark.inputs.positions import InputState
 from foretide.spark.settings import EngineSettings
@@ -157,6 +158,8 @@ class FakeRun:
     refuse: Exception | None = None
     broken: Exception | None = None
     settings: EngineSettings = field(default_factory=EngineSettings)
+    cores: int = 8
+    hires: dict[str, Hiring] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.graph: StageGraph = compile_stages(self.topology)
@@ -180,10 +183,14 @@ class FakeRun:
     def overridden(self, now_s: float) -> dict[str, int]:
         return dict(self.by_hand)
 
-    def change_replicas(self, replicas: Mapping[str, int]) -> int:
+    def hiring(self) -> Mapping[str, Hiring]:
+        return dict(self.hires)
+
+    def change_replicas(self, replicas: Mapping[str, int], hiring: Mapping[str, Hiring] | None = None) -> int:
         if self.refuse is not None:
             raise self.refuse
         self.plan.update(replicas)
+        self.hires = dict(hiring or {})
         return len(self.plan)
 
     def change_grouping(self, start: str, end: str, **options: Any) -> int:

@@ -24,7 +24,8 @@ __all__ = ["RunRequest", "default_master", "default_policy", "is_application"]
 _DEFAULT_POLICIES = ("foretide", "pasps")
 # Short, since a change costs nothing here: the pool is warm, and a plan takes effect with the next batch.
 _TD_S = 3.0
-# Between two batches slots are idle while Spark plans and commits: so much of their time can be used.
+# Between two batches slots are idle while Spark plans and commits: so much of their time can be used. Planners that
+# know nothing of batches are held to it unless a target is set; ours learns what a batch takes.
 _UTILISATION = 0.6
 _NONE = "none"
 
@@ -112,10 +113,9 @@ class RunRequest:
         loop.setdefault("sample_s", min(1.0, td_s))
         if self.advisory:
             loop["advisory"] = True
-        guards = {"utilisation_target": _UTILISATION, **_given(values.get("guards", {}))}
         if self.forecaster is not None:
             values["forecaster"] = self.forecaster
-        found = validated(ControlSettings, {**values, "loop": loop, "guards": guards}, "control")
+        found = validated(ControlSettings, {**values, "loop": loop}, "control")
         found.make_forecaster()  # which says what is wrong with its name or settings
         return found
 
@@ -157,6 +157,7 @@ class RunRequest:
             topology,
             self.settings,
             execution_s=None if profile is None else profile.execution_s,
+            utilisation=_UTILISATION,
             executors=_executors(self.executors, self.settings.executors),
             events=events,
         )

@@ -41,4 +41,5 @@ class Bounds(Guard):
         fewest = low if self.minimum is None else np.clip(self.minimum, low, high)
         most = high if self.maximum is None else np.clip(self.maximum, low, high)
         clipped = np.clip(plan.counts, fewest, most)
+        plan = plan.hired_within(np.broadcast_to(most, clipped.shape))
         return self.revise(plan, clipped, "bounds: minimum ≤ r ≤ maximum", "bounds of replicas")

@@ -46,7 +46,9 @@ class SlotBudget(Guard):
             If the minimum of every operator takes more slots than there are.
         """
         if int(plan.counts.sum()) <= self.slots:
-            return plan
+            # What is left of the budget is there for batches of more than the events expected, whichever stage's.
+            left = self.slots - int(plan.counts.sum())
+            return plan.hired_within(plan.counts + left // max(1, plan.counts.size))
         minimum, _ = bounds_of(plan, situation)
         if int(minimum.sum()) > self.slots:
             things = "operators" if plan.stages is None else "stages"

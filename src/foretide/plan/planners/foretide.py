@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
-from pydantic import Field, PrivateAttr
+from pydantic import Field, PrivateAttr, field_validator
 
 from foretide.errors import PlanError
 from foretide.plan.base import Planner, Situation
@@ -15,7 +16,9 @@ from foretide.plan.knobs import Axis, Knob
 from foretide.plan.load import busy_replicas, operator_shares, queue_load, source_mix, whole_replicas
 from foretide.plan.lookahead import Lookahead, Prices, Scenarios
 from foretide.plan.possibilities import scenarios
-from foretide.records import Floats, Forecast, Plan, Term
+from foretide.plan.promise import Promise, parse_promise
+from foretide.plan.stages.policy import StageKnowledge, StagePolicy
+from foretide.records import Floats, Forecast, Plan, SharedSlots, Term
 
 __all__ = ["Foretide", "surprise_wait_s"]
 
@@ -91,12 +94,13 @@ class Foretide(Planner):
     spec: ClassVar[tuple[str, ...]] = ("P4", "P5", "B2")
     knobs: ClassVar[tuple[Knob, ...]] = (Knob(Axis("patience", (0.05, 0.1, 0.2, 0.4, 0.7, 1.0, 1.215, 2.0, 4.0, 8.0))),)
     needs_forecast: ClassVar[bool] = True
+    by_stage: ClassVar[bool] = True
 
     patience: float = Field(
         default=1.215,
         gt=0,
         le=1000,
-        description="Wait that costs as much as an event's own work, in mean waits after a surprise; more saves more.",
+        description="Wait that costs as much as an event's own work, in waits that nothing can avoid; more saves more.",
     )
     lateness: float = Field(
         default=0.25, ge=0, le=1000, description="Intervals of waiting that cost as much as finding a queue at all."
@@ -120,6 +124,15 @@ class Foretide(Planner):
         allow_inf_nan=False,
         description="Seconds from a plan until its replicas are active; unset, it is learnt.",
     )
+    slo: str | None = Field(
+        default=None,
+        description="A promise such as 'p95<500ms', where operators share slots: the fewest slots that keep it.",
+    )
+    risk: float = Field(
+        default=0.05, gt=0, lt=1, description="Part of the intervals in which the promise may be broken."
+    )
+    _policy: StagePolicy | None = PrivateAttr(default=None)
+    _resumed: StageKnowledge | None = PrivateAttr(default=None)
     _evidence: Evidence | None = PrivateAttr(default=None)
     _delay_in_intervals: float = PrivateAttr(default=0.0)
 
@@ -128,14 +141,65 @@ class Foretide(Planner):
         """Up to the end of the interval that is planned, as far as that is known yet."""
         return 1 + int(np.ceil(self._delay_in_intervals - 1e-9))
 
+    @field_validator("slo")
+    @classmethod
+    def _promise_is_well_formed(cls, value: str | None) -> str | None:
+        if value is not None:
+            parse_promise(value)
+        return value
+
+    @property
+    def promise(self) -> Promise | None:
+        """What is promised."""
+        return None if self.slo is None else parse_promise(self.slo)
+
     def plan(self, situation: Situation) -> Plan:
-        """Look ahead from the situation, and return the plan of least cost."""
+        """Look ahead from the situation, and return the plan of least cost; by stage where operators share slots."""
+        if situation.stages is not None:
+            return self._plan_slots(situation, situation.stages)
         prospects = self._prospects(situation)
         choice = _cheapest(situation, prospects)
         busy = busy_replicas(prospects.load, prospects.model.execution_s, situation.window.duration_s)
         wanted = np.where(np.isnan(situation.window.execution_s), np.nan, choice.replicas)
         terms = (*self._input_terms(situation, prospects), *self._cost_terms(prospects, busy, choice))
         return self.decide(situation, wanted, terms, demand=busy)
+
+    def learnt(self) -> Mapping[str, Any] | None:
+        """Return what was learnt about the batches of stages; None where there are none."""
+        return None if self._policy is None else self._policy.learnt()
+
+    def resume(self, knowledge: Mapping[str, Any]) -> None:
+        """Go on from what an earlier run of the same topology has learnt about its stages."""
+        self._resumed = StageKnowledge.parse(knowledge)
+
+    def _plan_slots(self, situation: Situation, stages: SharedSlots) -> Plan:
+        policy = self._policy_for(stages)
+        _forecasts(situation)
+        td_s = situation.window.duration_s
+        decision = policy.decide(
+            situation,
+            patience=self.patience,
+            persistence=self.persistence,
+            promise=self.promise,
+            risk=self.risk,
+        )
+        self._delay_in_intervals = policy.activation_s / td_s
+        choice, demand = decision.choice, decision.load.busy
+        return self.decide_slots(
+            situation,
+            choice.slots,
+            decision.terms,
+            demand=demand,
+            hiring=decision.hiring,
+            warnings=decision.warnings,
+        )
+
+    def _policy_for(self, stages: SharedSlots) -> StagePolicy:
+        if self._policy is None or self._policy.stages != stages:
+            self._policy = StagePolicy(stages)
+            if self._resumed is not None:
+                self._policy.resume(self._resumed)
+        return self._policy
 
     def _prospects(self, situation: Situation) -> _Prospects:
         window, flow, insight = situation.window, situation.topology.flow, self._learn(situation)

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
+import numpy as np
 import pyarrow as pa
 from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
@@ -19,6 +20,7 @@ from pyspark.sql.types import StructType
 from foretide.compile.stages import Stage, StageGraph
 from foretide.errors import ForetideError
 from foretide.health.task_features import FeatureOrder
+from foretide.records.sharing import share_out
 from foretide.spark.batches.admission import Admission, Reading
 from foretide.spark.batches.ends import StageEnds
 from foretide.spark.batches.failures import FailureWatch
@@ -173,8 +175,7 @@ class StageRunner:
             self._feed.finished()
             return
         config = self._runtime.read()
-        replicas = self._replicas(config)
-        slots = self.stage.slots(replicas)
+        replicas, slots = self._slots(config, rows)
         self._admission.expect(slots)
         transactions = self._ends.begin(batch_id)
         tasks = slots * self.settings.tasks_per_slot
@@ -203,9 +204,18 @@ class StageRunner:
         features = FeatureOrder(self._workspace.run_id(), every_s) if every_s else None
         return Program(_without_connectors(self.stage), specs, self.settings.statistics, features)
 
-    def _replicas(self, config: RuntimeConfig) -> dict[str, int]:
-        active = config.active(time.time())
-        return {operator.id: active.get(operator.id, operator.replicas.initial) for operator in self.stage.operators}
+    def _slots(self, config: RuntimeConfig, rows: Mapping[str, int] | None) -> tuple[dict[str, int], int]:
+        """Return each operator's part of the slots of a batch, and all of them: hired by its rows, or as planned."""
+        now_s = time.time()
+        active, rule = config.active(now_s), config.hiring.get(self.stage.id)
+        planned = {operator.id: active.get(operator.id, operator.replicas.initial) for operator in self.stage.operators}
+        by_hand = any(operator.id in config.overridden(now_s) for operator in self.stage.operators)
+        if rule is None or rows is None or by_hand:
+            return planned, self.stage.slots(planned)
+        slots = rule.slots(sum(rows.values()))
+        most = np.array([operator.replicas.maximum for operator in self.stage.operators], dtype=np.int64)
+        parts = share_out(slots, np.array(list(planned.values()), dtype=np.float64), most)
+        return dict(zip(planned, parts.tolist(), strict=True)), slots
 
     def _order(
         self,
@@ -240,6 +250,10 @@ class StageRunner:
         self._admission.learn(rows, batch.duration_s, work_s, batch.slots)
         first = [part for id, part in batch.by_operator().items() if id in self.stage.readers]
         self._reading.learn(rows, sum(part.busy_s for part in first))
+        rule = self._runtime.read().hiring.get(self.stage.id)
+        if rule is not None:
+            # The next batch may take as many rows as the most slots get through.
+            self._admission.expect(rule.most)
         self._write_limit(batch)
 
     def _write_limit(self, last: BatchStatistics | None = None) -> None:

@@ -381,7 +381,7 @@ def _operator(totals: OperatorStatistics, replicas: int, measured_s: float) -> O
         totals.rows_in / measured_s if measured_s else 0.0,
         totals.busy_s,
         totals.working_s / totals.processed * 1000 if totals.processed else 0.0,
-        totals.busy_s / (measured_s * replicas) if measured_s else 0.0,
+        totals.busy_s / (measured_s * replicas) if measured_s and replicas else 0.0,
         totals.failed,
     )
 

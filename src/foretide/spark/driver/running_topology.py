@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from foretide.compile.stages import StageGraph, compile_stages
 from foretide.errors import ConfigError
 from foretide.latency import LatencyHistogram
+from foretide.records import Hiring
 from foretide.spark.batches.routing import check_options
 from foretide.spark.batches.stage_runner import StageRunner
 from foretide.spark.driver.checkpoint import check_checkpoint
@@ -96,6 +97,11 @@ class RunningTopology:
         return self._spark
 
     @property
+    def cores(self) -> int:
+        """Tasks that Spark runs side by side."""
+        return int(self._spark.sparkContext.defaultParallelism)
+
+    @property
     def workspace(self) -> Workspace:
         """Where it keeps what must outlive it."""
         return self._workspace
@@ -110,8 +116,10 @@ class RunningTopology:
         for runner in reversed(self._stages):
             runner.start()
 
-    def change_replicas(self, replicas: Mapping[str, int]) -> int:
+    def change_replicas(self, replicas: Mapping[str, int], hiring: Mapping[str, Hiring] | None = None) -> int:
         """Give operators other numbers of replicas from the next batch on; return the version of that plan.
+
+        Stages in `hiring` hire slots for each batch; the replicas of their operators are then what is expected.
 
         Raises
         ------
@@ -126,7 +134,11 @@ class RunningTopology:
                 expected = f"between {bounds.minimum} and {bounds.maximum} replicas"
                 raise ConfigError(f"replicas of {id!r}", expected=expected, got=count)
         self._check_slots({**self.replicas(), **replicas})
-        return self._runtime.change(replicas=dict(replicas)).version
+        return self._runtime.change(replicas=dict(replicas), hiring=dict(hiring or {})).version
+
+    def hiring(self) -> Mapping[str, Hiring]:
+        """Return how stages hire slots for their batches; those that are missing have fixed slots."""
+        return self._runtime.read().hiring
 
     def _check_slots(self, replicas: Mapping[str, int]) -> None:
         """Refuse a stage with fewer slots than one of its operators must have replicas."""

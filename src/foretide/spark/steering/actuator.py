@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from foretide.control.ports import within_bounds
 from foretide.errors import ActuatorError, ConfigError
-from foretide.records import Ints, Plan
+from foretide.records import Hiring, Ints, Plan
 from foretide.spark.steering.executors import ExecutorManager
 from foretide.topology import Topology
 
@@ -26,8 +26,12 @@ class Changeable(Protocol):
         """Return the replicas that the next batch will have."""
         ...
 
-    def change_replicas(self, replicas: Mapping[str, int]) -> int:
-        """Give operators other numbers of replicas from the next batch on."""
+    def change_replicas(self, replicas: Mapping[str, int], hiring: Mapping[str, Hiring] | None = None) -> int:
+        """Give operators other numbers of replicas, and stages other ways to hire slots, from the next batch on."""
+        ...
+
+    def hiring(self) -> Mapping[str, Hiring]:
+        """Return how stages hire slots for their batches."""
         ...
 
     def change_grouping(self, start: str, end: str, **options: Any) -> int:
@@ -62,9 +66,9 @@ class SparkActuator:
         changed = {operator: count for operator, count in by_operator.items() if before.get(operator) != count}
         if sum(by_operator.values()) > sum(before.values()):
             self.request_executors(sum(by_operator.values()))
-        if changed:
+        if changed or self._running.hiring() != plan.hiring:
             try:
-                self._running.change_replicas(changed)
+                self._running.change_replicas(changed, plan.hiring)
             except (ConfigError, OSError) as error:
                 raise ActuatorError(f"{plan.id}: the run-time configuration was not replaced: {error}") from error
         return requested

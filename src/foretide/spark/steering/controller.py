@@ -11,11 +11,13 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, Protocol
 
 from foretide.background import Background
 from foretide.clock import Clock, SystemClock
 from foretide.control import ControlLoop, ControlSettings, Decision, Parts
+from foretide.control.decision import changed_counts
 from foretide.control.profiles import DriftWatch
 from foretide.control.score import note_plan
 from foretide.control.starting.beginning import Beginning
@@ -25,7 +27,6 @@ from foretide.control.steering import Steering
 from foretide.errors import ForetideError
 from foretide.events import Event, EventLog, EventSink, FanOut, Severity
 from foretide.plan import Guarded, Planner
-from foretide.records import Plan
 from foretide.spark.driver.run import ControlStatus
 from foretide.spark.driver.running_topology import RunningTopology
 from foretide.spark.settings import EngineSettings
@@ -50,6 +51,11 @@ class Steerable(Observed, Changeable, Protocol):
     @property
     def settings(self) -> EngineSettings:
         """How it runs."""
+        ...
+
+    @property
+    def cores(self) -> int:
+        """Tasks that Spark runs side by side."""
         ...
 
     def overridden(self, now_s: float) -> Mapping[str, int]:
@@ -183,7 +189,12 @@ class Controller(Background):
             on_decision=self._keep,
             models=steering.models,
             overrides=running.overridden,
-            stages=running.graph.shared_slots,
+            stages=replace(
+                running.graph.shared_slots,
+                trigger_s=running.settings.trigger_s,
+                batch_target_s=running.settings.batch_target_s,
+                cores=None if self.executors is not None else running.cores,
+            ),
             ready=self.rehearsal.ready,
             look_ahead_s=self._look_ahead_s,
             signal=steering.make_signal(running.topology, self._events),
@@ -304,14 +315,7 @@ def last_change(decisions: Sequence[Decision]) -> str:
             return f"{decision.failure}"
         action, plan = decision.action, decision.plan
         if action is not None and plan is not None and action.status in ("applied", "advised"):
-            changed = _words(plan, decision)
-            if changed:
+            changed = changed_counts(plan, action.observed, action.planned)
+            if changed != "no change":
                 return changed if action.status == "applied" else f"advice: {changed}"
     return ""
-
-
-def _words(plan: Plan, decision: Decision) -> str:
-    assert decision.action is not None
-    before, after = decision.action.observed.tolist(), decision.action.planned.tolist()
-    pairs = zip(plan.layout.operators, before, after, strict=True)
-    return ", ".join(f"{operator} {old} → {new}" for operator, old, new in pairs if old != new)

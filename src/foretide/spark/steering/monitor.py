@@ -6,6 +6,7 @@ matters. What operators did comes from the statistics that tasks hand back with 
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections import deque
@@ -19,8 +20,9 @@ from foretide.clock import Clock, SystemClock
 from foretide.compile.stages import Stage, StageGraph
 from foretide.errors import MetricsError
 from foretide.latency import LatencyHistogram
-from foretide.records import Floats, Ints, Measurement
+from foretide.records import BatchRun, Floats, Ints, Measurement
 from foretide.spark.inputs.positions import InputState
+from foretide.spark.steering.held_slots import HeldSlots
 from foretide.spark.tasks.statistics import BatchStatistics
 from foretide.topology import Topology
 from foretide.transport.dead_letters import Failure
@@ -98,6 +100,7 @@ class _Tally:
     busy_s: Floats
     passed: Floats
     latency: LatencyHistogram = field(default_factory=LatencyHistogram)
+    batches: list[BatchRun] = field(default_factory=list)
 
 
 class SparkMonitor:
@@ -153,6 +156,11 @@ class SparkMonitor:
             for stage in running.graph.stages
             for operator in stage.operators
             if operator.mode == "dataframe"
+        }
+        self._stages = {name: place for place, name in enumerate(running.graph.shared_slots.names)}
+        self._held = HeldSlots([stage for stage in running.graph.stages if stage.operators])
+        self._on_frames = {
+            stage.id for stage in running.graph.stages if any(one.mode == "dataframe" for one in stage.operators)
         }
         self._replicas: dict[str, int] = {}
         self._measured: list[Measurement] = []
@@ -233,6 +241,8 @@ class SparkMonitor:
             busy_s=tally.busy_s,
             replicas=replicas,
             latency_s=latency.mean_s if latency.count else None,
+            batches=tuple(tally.batches),
+            slot_s=self._held.add(tally.batches, self._idle(inputs), planned, self._clock.now_s()),
         )
         return Sample(measurement, inputs, latency, int(sum(planned.values())))
 
@@ -276,7 +286,24 @@ class SparkMonitor:
                 if (place := columns.edge_by_number.get(number)) is not None:
                     tally.passed[place] += rows
             tally.latency.merge(batch.latency)
+            if (place := self._stages.get(batch.stage)) is not None:
+                tally.batches.append(self._run_of(batch, place))
         return tally
+
+    def _run_of(self, batch: BatchStatistics, place: int) -> BatchRun:
+        """Return the record of a batch; what an operator on DataFrames did takes all of the batch's time."""
+        known = batch.latency.count > 0
+        worked_s = sum(part.busy_s for part in batch.operators.values())
+        return BatchRun(
+            stage=place,
+            began_at_s=batch.started_at_s,
+            duration_s=batch.duration_s,
+            slots=batch.slots,
+            events=sum(batch.rows.values()),
+            work_s=batch.duration_s * batch.slots if batch.stage in self._on_frames else worked_s,
+            latency_s=batch.latency.mean_s if known else math.nan,
+            late_s=batch.latency.quantile_s(0.95) if known else math.nan,
+        )
 
     def _add_frames(self, tally: _Tally, inputs: Mapping[str, InputState]) -> None:
         """Add what operators on DataFrames took, which no task of ours sees: the rows that their stage has read."""
@@ -292,9 +319,16 @@ class SparkMonitor:
         )
 
     def _active(self, operator: str, inputs: Mapping[str, InputState], planned: Mapping[str, int]) -> int:
-        names = _input_names(self._running.graph.stage_of(operator))
-        idle = all(inputs[name].admitted == inputs[name].done for name in names if name in inputs)
+        idle = self._running.graph.stage_of(operator).id in self._idle(inputs)
         return planned[operator] if idle else self._replicas.get(operator, planned[operator])
+
+    def _idle(self, inputs: Mapping[str, InputState]) -> set[str]:
+        """Return the stages in which no batch is under way."""
+        return {
+            stage.id
+            for stage in self._running.graph.stages
+            if all(inputs[name].admitted == inputs[name].done for name in _input_names(stage) if name in inputs)
+        }
 
 
 class _Recent:

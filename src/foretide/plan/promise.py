@@ -1,0 +1,88 @@
+"""Promises about latency: ``p95<500ms`` is kept in an interval if 95 % of its events are through in half a second."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from foretide.errors import ConfigError
+from foretide.records import BatchRun, Floats
+
+__all__ = ["Promise", "interval_quantile_s", "parse_promise"]
+
+_FORM = re.compile(r"\s*p(?P<level>\d{1,2}(?:\.\d+)?)\s*(?:<=?|≤)\s*(?P<value>\d+(?:\.\d+)?)\s*(?P<unit>ms|s|min)\s*")
+_SECONDS = {"ms": 1e-3, "s": 1.0, "min": 60.0}
+_EXAMPLE = "'p95<500ms' or 'p99<2s'"
+
+
+@dataclass(frozen=True)
+class Promise:
+    """What is promised about the latency of events.
+
+    Parameters
+    ----------
+    quantile : float
+        The part of the events, between 0 and 1.
+    target_s : float
+        The seconds within which they are to be through.
+    """
+
+    quantile: float
+    target_s: float
+
+    def __str__(self) -> str:
+        target = f"{self.target_s:g}s" if self.target_s >= 10 else f"{1e3 * self.target_s:g}ms"
+        return f"p{100 * self.quantile:g}<{target}"
+
+
+def parse_promise(text: str, setting: str = "slo") -> Promise:
+    """Read a promise such as ``p95<500ms``.
+
+    >>> parse_promise("p95 < 0.5 s")
+    Promise(quantile=0.95, target_s=0.5)
+    >>> str(parse_promise("p99.5<=2min"))
+    'p99.5<120s'
+
+    Raises
+    ------
+    ConfigError
+        When it is malformed, or promises nothing.
+    """
+    found = _FORM.fullmatch(text)
+    if found is None:
+        raise ConfigError(
+            setting, expected=f"a quantile and a latency with its unit, such as {_EXAMPLE}", got=repr(text)
+        )
+    quantile, target_s = float(found["level"]) / 100, float(found["value"]) * _SECONDS[found["unit"]]
+    if not 0.01 <= quantile < 1 or not target_s > 0:
+        expected = f"a quantile from p1 to p99.99 and a latency above 0, such as {_EXAMPLE}"
+        raise ConfigError(setting, expected=expected, got=repr(text))
+    return Promise(quantile, target_s)
+
+
+def interval_quantile_s(batches: tuple[BatchRun, ...], quantile: float) -> float:
+    """Return a quantile of the latencies of all events that left with `batches`; NaN if none did.
+
+    Of each batch the mean and the .95 quantile are known; its latencies are taken as spread evenly.
+
+    >>> one = BatchRun(stage=0, began_at_s=0, duration_s=1, slots=1, events=10, work_s=1, latency_s=0.5, late_s=0.95)
+    >>> round(interval_quantile_s((one,), 0.5), 3)
+    0.5
+    """
+    known = [run for run in batches if run.events and np.isfinite(run.late_s)]
+    if not known:
+        return float("nan")
+    mean = np.array([run.latency_s for run in known])
+    half = np.maximum(np.array([run.late_s for run in known]) - mean, 0.0) / 0.9
+    count = np.array([float(run.events) for run in known])
+    return _mixed_quantile(mean - half, mean + half, count / count.sum(), quantile)
+
+
+def _mixed_quantile(low: Floats, high: Floats, weight: Floats, quantile: float) -> float:
+    """Return the quantile of a mixture of even spreads, by interpolation between their edges."""
+    edges = np.unique(np.concatenate((low, high)))
+    wide = np.maximum(high - low, 1e-9)
+    below = np.clip((edges[:, None] - low) / wide, 0.0, 1.0) @ weight
+    return float(np.interp(quantile, below, edges))

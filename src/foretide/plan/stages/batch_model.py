@@ -1,0 +1,246 @@
+"""How long a batch of a stage takes, learnt from batches that ended, with what is not known about it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from foretide.records import BatchRun, Floats, SharedSlots
+
+__all__ = ["BatchModel", "StageFigures", "StageMemory"]
+
+# What is believed before a batch has ended, with its standard deviation: seconds to start, seconds per slot, and how
+# much longer the slowest task takes than the mean of them.
+_PRIOR = np.array([0.15, 0.01, 1.1])
+_DOUBT = np.array([0.15, 0.01, 0.2])
+_NOISE_S = 0.03
+# A batch counts half as much 140 batches later; the noise is followed faster.
+_FORGET, _FORGET_NOISE = 0.995, 0.97
+# The work of one event is the mean over the last twenty batches or so.
+_FORGET_EVENTS = 0.95
+# A batch further off than so many deviations counts less: a cold start or a pause of the machine is no rule.
+_OUTLIER = 3.0
+# Seconds between two batches above which Spark was not busy but had nothing to do.
+_IDLE_S = 2.0
+_SMOOTHING = 0.1
+
+
+@dataclass(frozen=True)
+class StageFigures:
+    """What is known about the batches of a stage: duration = start + per slot · slots + skew · work / slots.
+
+    Parameters
+    ----------
+    start_s, slot_s, skew : float
+        The three parts.
+    gap_s : float
+        Seconds from the end of a batch to the start of the next, where events wait.
+    noise_s : float
+        Standard deviation of a duration around the model.
+    doubt : array of shape (3, 3)
+        Covariance of the three parts.
+    activation_s : float
+        Seconds from a plan until a batch runs with its slots.
+    event_s : float
+        The work of one event that the stage takes; NaN before the first batch.
+    batches : int
+        Batches that this rests on.
+    """
+
+    start_s: float
+    slot_s: float
+    skew: float
+    gap_s: float
+    noise_s: float
+    doubt: Floats
+    activation_s: float
+    event_s: float
+    batches: int
+
+    def duration_s(self, slots: float, work_s: float, cores: int | None = None) -> float:
+        """Return how long a batch with so much work is expected to take.
+
+        >>> StageFigures(0.1, 0.01, 1.0, 0.05, 0.0, np.zeros((3, 3)), 0.0, 0.01, 1).duration_s(4, 0.8)
+        0.34
+        """
+        side_by_side = slots if cores is None else min(slots, cores)
+        return self.start_s + self.slot_s * slots + self.skew * work_s / side_by_side
+
+    def least_latency_s(self, trigger_s: float, slots: int = 1) -> float:
+        """Return the mean latency that no number of slots can avoid: half a period, and a batch without work.
+
+        >>> known = StageFigures(0.1, 0.01, 1.0, 0.05, 0.0, np.zeros((3, 3)), 0.0, 0.01, 1)
+        >>> round(known.least_latency_s(trigger_s=0.25), 3), round(known.least_latency_s(trigger_s=0.0), 3)
+        (0.235, 0.19)
+        """
+        fixed_s = self.start_s + self.slot_s * slots
+        return max(trigger_s, fixed_s + self.gap_s) / 2 + fixed_s
+
+    def deviation_s(self, slots: float, work_s: float, cores: int | None = None) -> float:
+        """Return the standard deviation of such a duration: noise, and what is not known about the parts."""
+        side_by_side = slots if cores is None else min(slots, cores)
+        parts = np.array([1.0, slots, work_s / side_by_side])
+        return math.sqrt(self.noise_s**2 + float(parts @ self.doubt @ parts))
+
+
+@dataclass
+class StageMemory:
+    """What is remembered of a stage: the sums of a Bayesian regression with forgetting, and the last batch."""
+
+    information: Floats = field(default_factory=lambda: np.zeros((3, 3)))
+    moment: Floats = field(default_factory=lambda: np.zeros(3))
+    noise_s2: float = _NOISE_S**2
+    gap_s: float = 0.05
+    activation_s: float | None = None
+    events: float = 0.0
+    work_s: float = 0.0
+    batches: int = 0
+    last: BatchRun | None = None
+    asked: tuple[float, int] | None = None
+
+    def belief(self) -> tuple[Floats, Floats]:
+        """Return the mean of the three parts and their covariance."""
+        prior = np.diag(1.0 / _DOUBT**2)
+        covariance: Floats = np.linalg.inv(prior + self.information).astype(np.float64)
+        mean: Floats = covariance @ (prior @ _PRIOR + self.moment)
+        return np.maximum(mean, [0.0, 0.0, 0.5]), covariance
+
+    def to_data(self) -> dict[str, Any]:
+        """Return what outlives a run, as plain data."""
+        return {
+            "information": self.information.tolist(),
+            "moment": self.moment.tolist(),
+            "noise_s2": self.noise_s2,
+            "gap_s": self.gap_s,
+            "activation_s": self.activation_s,
+            "events": self.events,
+            "work_s": self.work_s,
+            "batches": self.batches,
+        }
+
+    @classmethod
+    def parse(cls, data: Mapping[str, Any]) -> StageMemory:
+        """Read what `to_data` gave; raises an error of any kind where it is damaged."""
+        information, moment = np.array(data["information"], dtype=np.float64), np.array(data["moment"], dtype=float)
+        noise_s2, gap_s, events, work_s = (float(data[name]) for name in ("noise_s2", "gap_s", "events", "work_s"))
+        delay_s = None if data["activation_s"] is None else float(data["activation_s"])
+        numbers = [*information.ravel().tolist(), *moment.tolist(), noise_s2, gap_s, events, work_s, delay_s or 0.0]
+        if information.shape != (3, 3) or moment.shape != (3,) or not np.isfinite(numbers).all() or noise_s2 <= 0:
+            raise ValueError("expected a matrix of 3 x 3, a vector of 3 and finite numbers")
+        return cls(information, moment, noise_s2, gap_s, delay_s, events, work_s, int(data["batches"]))
+
+
+class BatchModel:
+    """Learns how long the batches of every stage take.
+
+    A batch that takes work w in n slots lasts ``start + per slot · n + skew · w / min(n, cores)``. The three parts
+    follow by Bayesian regression over the batches that ended, older ones counting less, so that it is known how far
+    they can be trusted; so do the gap between two batches and the time until a plan is at work.
+
+    Parameters
+    ----------
+    stages : SharedSlots
+        The stages.
+
+    Examples
+    --------
+    >>> stages = SharedSlots(("in",), ((0,),), (1,), (8,))
+    >>> model = BatchModel(stages)
+    >>> for number in range(400):
+    ...     slots, work_s = 1 + number % 5, 0.1 * (1 + number % 7)
+    ...     model.learn(BatchRun(stage=0, began_at_s=number, duration_s=0.2 + 0.004 * slots + 1.2 * work_s / slots,
+    ...                          slots=slots, events=10, work_s=work_s))
+    >>> figures = model.figures(0)
+    >>> round(figures.start_s, 2), round(figures.slot_s, 3), round(figures.skew, 2)
+    (0.2, 0.004, 1.2)
+    """
+
+    def __init__(self, stages: SharedSlots) -> None:
+        self._shared = stages
+        self._stages = [StageMemory() for _ in stages.names]
+
+    def observe(self, batches: Sequence[BatchRun]) -> None:
+        """Take in batches that ended; those that are known already are left out."""
+        for run in batches:
+            last = self._stages[run.stage].last
+            if last is None or run.began_at_s > last.began_at_s:
+                self.learn(run)
+
+    def asked(self, at_s: float, slots: Sequence[int]) -> None:
+        """Note the slots that a plan made at an instant gives to every stage."""
+        for stage, count in zip(self._stages, slots, strict=True):
+            before = stage.asked[1] if stage.asked is not None else None if stage.last is None else stage.last.slots
+            if count != before:
+                stage.asked = (at_s, count)
+
+    def learn(self, run: BatchRun) -> None:
+        """Take in one batch."""
+        stage = self._stages[run.stage]
+        self._watch_gap(stage, run)
+        self._watch_activation(stage, run)
+        stage.last = run
+        if not run.events:
+            return
+        parts = np.array([1.0, run.slots, run.work_s / self._side_by_side(run.slots)])
+        mean, _ = stage.belief()
+        miss_s = run.duration_s - float(parts @ mean)
+        weight = min(1.0, _OUTLIER * math.sqrt(stage.noise_s2) / max(abs(miss_s), 1e-9))
+        scale = weight / stage.noise_s2
+        stage.information = _FORGET * stage.information + scale * np.outer(parts, parts)
+        stage.moment = _FORGET * stage.moment + scale * run.duration_s * parts
+        stage.noise_s2 += (1 - _FORGET_NOISE) * (weight * miss_s**2 - stage.noise_s2)
+        stage.noise_s2 = max(stage.noise_s2, 1e-8)
+        stage.events = _FORGET_EVENTS * stage.events + run.events
+        stage.work_s = _FORGET_EVENTS * stage.work_s + run.work_s
+        stage.batches += 1
+
+    def figures(self, stage: int) -> StageFigures:
+        """Return what is known about a stage."""
+        found = self._stages[stage]
+        mean, covariance = found.belief()
+        activation_s = found.activation_s if found.activation_s is not None else self._shared.trigger_s
+        start_s, slot_s, skew = mean.tolist()
+        return StageFigures(
+            start_s,
+            slot_s,
+            skew,
+            gap_s=found.gap_s,
+            noise_s=math.sqrt(found.noise_s2),
+            doubt=covariance,
+            activation_s=activation_s,
+            event_s=found.work_s / found.events if found.events else math.nan,
+            batches=found.batches,
+        )
+
+    def learnt(self) -> dict[str, Any]:
+        """Return what was learnt as plain data, by stage."""
+        return {name: stage.to_data() for name, stage in zip(self._shared.names, self._stages, strict=True)}
+
+    def resume(self, known: Mapping[str, StageMemory]) -> None:
+        """Go on from what was learnt about stages of these names; others begin afresh."""
+        self._stages = [replace(known[name]) if name in known else StageMemory() for name in self._shared.names]
+
+    def _side_by_side(self, slots: int) -> int:
+        return max(1, slots if self._shared.cores is None else min(slots, self._shared.cores))
+
+    def _watch_gap(self, stage: StageMemory, run: BatchRun) -> None:
+        """Learn the time between two batches from those that did not wait for a trigger."""
+        if stage.last is None:
+            return
+        gap_s = run.began_at_s - stage.last.ended_at_s
+        waited = run.began_at_s - stage.last.began_at_s <= 1.05 * self._shared.trigger_s
+        if not waited and 0 <= gap_s < _IDLE_S:
+            stage.gap_s += _SMOOTHING * (gap_s - stage.gap_s)
+
+    @staticmethod
+    def _watch_activation(stage: StageMemory, run: BatchRun) -> None:
+        if stage.asked is None or run.slots != stage.asked[1] or run.began_at_s < stage.asked[0]:
+            return
+        delay_s = run.began_at_s - stage.asked[0]
+        known = stage.activation_s
+        stage.activation_s = delay_s if known is None else known + 0.2 * (delay_s - known)
+        stage.asked = None

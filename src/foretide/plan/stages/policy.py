@@ -1,0 +1,223 @@
+"""Our policy where operators share the slots of their stage: slots per stage, from a batch model that is learnt."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from foretide.plan.base import Situation
+from foretide.plan.lookahead import Scenarios
+from foretide.plan.possibilities import scenarios
+from foretide.plan.promise import Promise, interval_quantile_s
+from foretide.plan.stages.batch_model import BatchModel, StageMemory
+from foretide.plan.stages.slots import SlotChoice, SlotPrices, StageLoad, choose_slots, least_latency_s, stage_loads
+from foretide.records import Floats, Hiring, SharedSlots, Term
+
+__all__ = ["StageDecision", "StageKnowledge", "StagePolicy"]
+
+# The level of the input follows a long memory, since errors of forecasts are remembered as long.
+_LEVEL_MEMORY = 50
+# How fast the target within which plans are made follows promises kept and broken, and how far it may go.
+_LEARN_MARGIN, _LEAST_MARGIN = 0.05, 0.5
+
+
+@dataclass(frozen=True, eq=False)
+class StageDecision:
+    """The slots of every stage, with all that led to them."""
+
+    choice: SlotChoice
+    load: StageLoad
+    hiring: Mapping[str, Hiring]
+    terms: tuple[Term, ...]
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class StageKnowledge:
+    """What `StagePolicy.learnt` gave in an earlier run, checked."""
+
+    batches: Mapping[str, StageMemory]
+    margin: float
+
+    @classmethod
+    def parse(cls, data: Mapping[str, Any]) -> StageKnowledge:
+        """Read it.
+
+        Raises
+        ------
+        ValueError, TypeError, KeyError
+            When it is damaged.
+        """
+        margin = float(data["margin"])
+        if not _LEAST_MARGIN <= margin <= 1.0:
+            raise ValueError(f"expected a margin from {_LEAST_MARGIN} to 1, got {margin}")
+        return cls({name: StageMemory.parse(stage) for name, stage in data["batches"].items()}, margin)
+
+
+class StagePolicy:
+    """Learns how stages behave, and chooses their slots.
+
+    A promise is planned for within a margin: after each interval the target is tightened if the promise was broken,
+    and loosened a little if it was kept, so that in the long run it is broken in the part `risk` of the intervals,
+    whatever the model does not know (adaptive conformal inference).
+
+    Parameters
+    ----------
+    stages : SharedSlots
+        The stages.
+    """
+
+    def __init__(self, stages: SharedSlots) -> None:
+        self.stages = stages
+        self.model = BatchModel(stages)
+        self._level: Floats | None = None
+        self._seen = 0
+        self._margin = 1.0
+
+    @property
+    def activation_s(self) -> float:
+        """Seconds from a plan until all stages run with its slots."""
+        return max(self.model.figures(stage).activation_s for stage in range(len(self.stages.names)))
+
+    def learnt(self) -> dict[str, Any]:
+        """Return what was learnt, as plain data."""
+        return {"batches": self.model.learnt(), "margin": self._margin}
+
+    def resume(self, known: StageKnowledge) -> None:
+        """Go on from what was learnt in an earlier run."""
+        self.model.resume(known.batches)
+        self._margin = known.margin
+
+    def decide(
+        self, situation: Situation, *, patience: float, persistence: float, promise: Promise | None, risk: float
+    ) -> StageDecision:
+        """Take in the interval that ended, and return the slots for the next.
+
+        `patience` is in latencies that no slots can avoid; the rest is as in the settings of the planner.
+        """
+        window = situation.window
+        self._learn(situation, promise, risk)
+        figures = [self.model.figures(stage) for stage in range(len(self.stages.names))]
+        td_s, delay_s = window.duration_s, self.activation_s
+        goes_on = persistence ** (1.0 + 2.0 * delay_s / td_s)
+        forecasts = [situation.forecasts[source] for source in window.layout.sources]
+        level = self._follow(window.arrived / td_s)
+        found = scenarios(forecasts, window.arrived / td_s, level, spans_s=(delay_s, td_s), persistence=goes_on)
+        load = stage_loads(situation, figures, found)
+        prices = SlotPrices(
+            patience_s=patience * least_latency_s(self.stages, figures),
+            quantile=0.95 if promise is None else promise.quantile,
+            target_s=np.inf if promise is None else self._margin * promise.target_s,
+            risk=risk,
+        )
+        choice = choose_slots(situation, figures, load, found, prices)
+        self.model.asked(situation.now_s, choice.slots.tolist())
+        terms = (
+            *self._input_terms(situation, found, load, goes_on, delay_s),
+            *self._model_terms(load),
+            *self._choice_terms(choice, prices, promise),
+        )
+        return StageDecision(choice, load, self._hiring(choice, load), terms, self._warnings(choice, promise, risk))
+
+    def _hiring(self, choice: SlotChoice, load: StageLoad) -> dict[str, Hiring]:
+        """Return how stages hire slots for their batches, where they can."""
+        least, most = self.stages.least.tolist(), self.stages.most.tolist()
+        return {
+            name: Hiring(load.coming[stage].event_s, float(share_s), least[stage], most[stage])
+            for stage, (name, share_s) in enumerate(zip(self.stages.names, choice.share_s, strict=True))
+            if np.isfinite(share_s) and load.coming[stage].event_s > 0
+        }
+
+    def _learn(self, situation: Situation, promise: Promise | None, risk: float) -> None:
+        self.model.observe(situation.window.batches)
+        if promise is None:
+            return
+        late_s = interval_quantile_s(situation.window.batches, promise.quantile)
+        if np.isfinite(late_s):
+            step = -_LEARN_MARGIN * (1 - risk) if late_s > promise.target_s else _LEARN_MARGIN * risk
+            self._margin = float(np.clip(self._margin + step, _LEAST_MARGIN, 1.0))
+
+    def _follow(self, rate: Floats) -> Floats:
+        self._seen += 1
+        part = max(1.0 / self._seen, 1.0 / _LEVEL_MEMORY)
+        self._level = rate if self._level is None else self._level + part * (rate - self._level)
+        return self._level
+
+    def _warnings(self, choice: SlotChoice, promise: Promise | None, risk: float) -> tuple[str, ...]:
+        if promise is None or choice.broken <= risk + 1e-9:
+            return ()
+        names = [
+            f"stage {name!r} may have {most} slots"
+            for name, slots, most in zip(self.stages.names, choice.slots, self.stages.most, strict=True)
+            if slots >= most
+        ]
+        figures = [self.model.figures(stage) for stage in range(len(self.stages.names))]
+        least_s = least_latency_s(self.stages, figures)
+        way = (
+            f"{', '.join(names)}: raise its maximum"
+            if names and least_s < promise.target_s
+            else f"more slots do not help, {1e3 * least_s:.0f} ms is the least on average: promise more time"
+        )
+        late = f"expected p95 {1e3 * choice.p95_s:.0f} ms, likelihood {choice.broken:.0%} of missing it"
+        return (f"promise {promise} cannot be kept: {late}; {way}",)
+
+    def _input_terms(
+        self, situation: Situation, found: Scenarios, load: StageLoad, goes_on: float, delay_s: float
+    ) -> tuple[Term, ...]:
+        window, spread = situation.window, self.stages.spread
+        last = float(window.arrived.sum()) / window.duration_s
+        mixed = f"{1 - goes_on:.2f}·forecast + {goes_on:.2f}·λ"
+        low, high = np.sort(found.during.sum(axis=1))[[0, -1]]
+        waiting = np.array([one.waiting for one in load.coming])
+        return (
+            Term("A", "time until the plan is at work", "learnt: plan to first batch with its slots", delay_s, "s"),
+            Term("λ", "input of the last interval", "measured", last, "/s"),
+            Term("λ̂", "input expected while it is at work", mixed, float(found.mean.sum()), "/s"),
+            Term("λ̂⁻", "least input that is planned for", "lowest scenario", float(low), "/s"),
+            Term("λ̂⁺", "most input that is planned for", "highest scenario", float(high), "/s"),
+            Term("q", "events that wait before its stage", "measured", spread(waiting), "events"),
+            Term("et", "execution time of one event", "measured: busy time / processed", window.execution_s, "s"),
+        )
+
+    def _model_terms(self, load: StageLoad) -> tuple[Term, ...]:
+        spread, figures = self.stages.spread, [self.model.figures(stage) for stage in range(len(self.stages.names))]
+        learnt = f"learnt from {min(one.batches for one in figures)} batches"
+
+        def term(symbol: str, meaning: str, values: list[float], unit: str = "") -> Term:
+            return Term(symbol, meaning, learnt, spread(np.array(values)), unit)
+
+        return (
+            term("e", "work of one event in its stage", [one.event_s for one in load.coming], "s"),
+            term("d₀", "time to start a batch", [one.start_s for one in figures], "s"),
+            term("d₁", "time per slot", [one.slot_s for one in figures], "s"),
+            term("κ", "slowest task over the mean", [one.skew for one in figures]),
+            term("g", "time between two batches", [one.gap_s for one in figures], "s"),
+            term("σ", "deviation of a batch's duration", [one.noise_s for one in figures], "s"),
+            Term("b", "slots kept busy by the input", "P4 Eq. 2: λ̂·θ·et", load.busy),
+        )
+
+    def _choice_terms(self, choice: SlotChoice, prices: SlotPrices, promise: Promise | None) -> tuple[Term, ...]:
+        spread = self.stages.spread
+        terms = [
+            Term("p50", "median latency expected", "batches rolled forward, mean over scenarios", choice.p50_s, "s"),
+            Term("p95", ".95 quantile of latency expected", "the same", choice.p95_s, "s"),
+            Term("P", "latency that costs an event's own work", "patience · least latency", prices.patience_s, "s"),
+            Term("J", "cost of the plan in slot-seconds", "td·Σs + W·E[latency²/P² + what is left]", choice.cost),
+            Term("ΔJ⁺", "what more slots would add", "J(w⁻) - J", spread(choice.more)),
+            Term("ΔJ⁻", "what fewer slots would add", "J(w⁺) - J", spread(choice.fewer)),
+        ]
+        if promise is not None:
+            within = f"{self._margin:.2f} of {promise}, as promises were kept"
+            terms += [
+                Term("τ", "latency that is planned for", within, prices.target_s, "s"),
+                Term("ε", "likelihood that the promise is broken", "share of scenarios above τ", choice.broken),
+            ]
+        chosen = "argmin J" if promise is None else f"fewest with ε ≤ {prices.risk:g}"
+        return (
+            *terms,
+            Term("w", "work for each slot of a batch", chosen, spread(choice.share_s), "s"),
+            Term("s*", "slots of its stage expected", "mean of ⌈events·e/w⌉", spread(choice.slots.astype(np.float64))),
+        )

@@ -1,0 +1,206 @@
+"""Slots per stage from a batch model: what is learnt, what follows for latency, and what is chosen."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from foretide.errors import ConfigError
+from foretide.plan import make_planner
+from foretide.plan.planners.foretide import Foretide
+from foretide.plan.promise import Promise, interval_quantile_s, parse_promise
+from foretide.plan.stages.batch_model import BatchModel, StageFigures
+from foretide.plan.stages.policy import StageKnowledge, StagePolicy
+from foretide.plan.stages.rollout import StageInput, roll_stage
+from foretide.records import BatchRun, Hiring, SharedSlots
+from foretide.sim.run import simulate
+from foretide.sim.settings import MicroBatch, SimulationSettings
+from foretide.topology import Topology, flow
+from foretide.traces import RateTrace
+
+ONE = SharedSlots(("in",), ((0, 1),), minimum=(1, 1), maximum=(8, 8), trigger_s=0.5)
+
+
+def run(began_at_s: float, slots: int = 4, duration_s: float = 0.3, events: int = 10, work_s: float = 0.4) -> BatchRun:
+    return BatchRun(stage=0, began_at_s=began_at_s, duration_s=duration_s, slots=slots, events=events, work_s=work_s)
+
+
+class TestBatchModel:
+    def test_the_work_of_an_event_is_the_mean_of_recent_batches(self) -> None:
+        model = BatchModel(ONE)
+        model.observe([run(0.0, events=10, work_s=0.1), run(1.0, events=30, work_s=0.9)])
+        # Weights .95 and 1: (.95·.1 + .9) / (.95·10 + 30)
+        assert model.figures(0).event_s == pytest.approx(0.995 / 39.5)
+
+    def test_a_gap_counts_only_where_a_batch_did_not_wait_for_its_trigger(self) -> None:
+        model = BatchModel(ONE)
+        model.observe([run(0.0), run(0.5)])
+        assert model.figures(0).gap_s == pytest.approx(0.05)  # what is believed at first
+        model.observe([run(1.5, duration_s=0.8), run(2.4)])  # .1 s after the end, .9 s after the start
+        assert model.figures(0).gap_s < 0.2
+
+    def test_a_plan_is_at_work_with_the_first_batch_that_has_its_slots(self) -> None:
+        model = BatchModel(ONE)
+        model.observe([run(0.0, slots=2)])
+        model.asked(1.0, [5])
+        model.observe([run(1.2, slots=2), run(1.7, slots=5), run(9.0, slots=5)])
+        assert model.figures(0).activation_s == pytest.approx(0.7)
+
+    def test_a_batch_that_took_ten_times_as_long_hardly_counts(self) -> None:
+        model, other = BatchModel(ONE), BatchModel(ONE)
+        steady = [run(float(at)) for at in range(50)]
+        model.observe(steady)
+        other.observe([*steady[:-1], run(49.0, duration_s=3.0)])
+        assert other.figures(0).duration_s(4, 0.4) == pytest.approx(model.figures(0).duration_s(4, 0.4), abs=0.02)
+
+    def test_what_was_learnt_outlives_a_run_as_json(self) -> None:
+        policy = StagePolicy(ONE)
+        policy.model.observe([run(float(at)) for at in range(20)])
+        again = StagePolicy(ONE)
+        again.resume(StageKnowledge.parse(json.loads(json.dumps(policy.learnt()))))
+        for name in ("start_s", "slot_s", "skew", "gap_s", "noise_s", "event_s", "batches"):
+            assert getattr(again.model.figures(0), name) == getattr(policy.model.figures(0), name)
+
+    @pytest.mark.parametrize(
+        "damage", [{"margin": 3.0}, {"batches": {"in": {}}}, {"batches": {"in": {"information": [[1.0]]}}}]
+    )
+    def test_knowledge_that_is_damaged_is_refused(self, damage: dict[str, object]) -> None:
+        policy = StagePolicy(ONE)
+        with pytest.raises((ValueError, KeyError)):
+            StageKnowledge.parse({**policy.learnt(), **damage})
+
+
+class TestRollout:
+    FIGURES = StageFigures(0.2, 0.0, 1.0, 0.05, 0.0, np.zeros((3, 3)), 0.0, 0.01, 100)
+
+    def roll(self, way: list[float], rate: float = 100.0, waiting: float = 0.0, trigger_s: float = 0.5) -> list[float]:
+        coming = StageInput(waiting=waiting, last=rate, before=np.array([rate]), during=np.array([rate]), event_s=0.01)
+        found = roll_stage(
+            self.FIGURES,
+            coming,
+            np.array([way]),
+            present=way[2],
+            horizon_s=20.0,
+            quantile=0.95,
+            rhythm=(trigger_s, 1.0, np.inf),
+        )
+        return [float(part[0, 1]) for part in (found.mean_s, found.quantile_s, found.left, found.slots)]
+
+    def test_fixed_slots_by_hand(self) -> None:
+        """Fifty events a batch, .5 s of work in two slots: a batch takes .45 s, and events wait .25 s for it."""
+        mean_s, late_s, left, slots = self.roll([1.0, 2.0, 2.0])
+        assert mean_s == pytest.approx(0.25 + 0.45, abs=0.02)
+        assert late_s == pytest.approx(0.475 + 0.45, abs=0.03)
+        assert (left, slots) == (0.0, 2.0)
+
+    def test_slots_that_are_hired_by_the_work_of_a_batch(self) -> None:
+        """Each slot is to have .1 s: fifty events of .01 s are worth five."""
+        mean_s, _, _, slots = self.roll([0.1, 1.0, 8.0])
+        assert slots == pytest.approx(5.0, abs=0.2)
+        assert mean_s == pytest.approx(0.25 + 0.3, abs=0.02)
+
+    def test_too_few_slots_leave_a_backlog(self) -> None:
+        _, late_s, left, _ = self.roll([1.0, 1.0, 1.0], rate=150.0)
+        # A batch admits .8 s of work, 80 events, and takes 1.05 s with its gap, in which 157 come.
+        assert left > 800
+        assert late_s > 5
+
+    def test_what_waits_now_is_late(self) -> None:
+        assert self.roll([1.0, 4.0, 4.0], waiting=500.0)[1] > self.roll([1.0, 4.0, 4.0])[1] + 0.5
+
+
+class TestPromises:
+    @pytest.mark.parametrize(
+        "text", ["", "p95", "p95<", "p95<500", "95<500ms", "p100<1s", "p0<1s", "p95<0ms", "p95>1s"]
+    )
+    def test_what_is_malformed_is_refused_with_an_example(self, text: str) -> None:
+        with pytest.raises(ConfigError, match=r"such as 'p95<500ms'"):
+            parse_promise(text)
+
+    def test_units(self) -> None:
+        assert parse_promise("p99 <= 1.5s") == Promise(0.99, 1.5)
+        assert parse_promise("p50<2min").target_s == 120.0
+
+    def test_the_quantile_of_an_interval_weighs_batches_by_their_events(self) -> None:
+        def batch(events: int, low_s: float, high_s: float) -> BatchRun:
+            mean_s = (low_s + high_s) / 2
+            late_s = low_s + 0.95 * (high_s - low_s)
+            return BatchRun(
+                stage=0, began_at_s=0, duration_s=1, slots=1, events=events, work_s=1, latency_s=mean_s, late_s=late_s
+            )
+
+        batches = (batch(90, 0.0, 1.0), batch(10, 2.0, 4.0))
+        assert interval_quantile_s(batches, 0.45) == pytest.approx(0.5)
+        assert interval_quantile_s(batches, 0.95) == pytest.approx(3.0)
+
+    def test_an_interval_without_events_keeps_any_promise(self) -> None:
+        assert np.isnan(interval_quantile_s((), 0.95))
+
+
+def chain(most: int = 16) -> Topology:
+    job = flow("chain")
+    first = job.source("in").operator("parse", execution_s=0.0001, replicas=(1, 4))
+    first.operator("classify", execution_s=0.004, replicas=(1, most))
+    return job.build()
+
+
+def waves(seconds: int = 180) -> RateTrace:
+    at = np.arange(seconds)
+    return RateTrace("waves", bin_s=1.0, rates=900 + 700 * np.sin(at / 12.0))
+
+
+def play(planner: Foretide, topology: Topology, **micro: float):  # type: ignore[no-untyped-def]
+    batches = MicroBatch(fixed_s=0.15, per_task_s=0.002, trigger_s=0.25, **micro)  # type: ignore[arg-type]
+    return simulate(
+        topology,
+        waves(),
+        planner=planner,
+        forecaster="basic",
+        td_s=3.0,
+        settings=SimulationSettings(micro_batch=batches, step_s=0.25),
+        warm_up_s=20.0,
+        keep_decisions=True,
+    )
+
+
+class TestPlanner:
+    def test_a_promise_is_kept_with_fewer_slots_the_longer_it_is(self) -> None:
+        found = {text: play(Foretide(slo=text), chain()).metrics for text in ("p95<500ms", "p95<800ms")}
+        assert found["p95<500ms"].latency_p95_ms <= 500
+        assert found["p95<800ms"].latency_p95_ms <= 800
+        assert found["p95<800ms"].slot_seconds < 0.8 * found["p95<500ms"].slot_seconds
+
+    def test_a_promise_that_cannot_be_kept_is_said_with_what_is_in_the_way(self) -> None:
+        report = play(Foretide(slo="p95<500ms"), chain(most=2))
+        warned = [warning for decision in report.decisions for warning in decision.plan.warnings]
+        assert any("stage 'in' may have 6 slots: raise its maximum" in warning for warning in warned)
+        report = play(Foretide(slo="p95<100ms"), chain())
+        warned = [warning for decision in report.decisions for warning in decision.plan.warnings]
+        assert any("more slots do not help" in warning for warning in warned)
+
+    def test_one_slot_is_enough_where_there_is_little_work(self) -> None:
+        job = flow("calm")
+        job.source("in").operator("a", execution_s=1e-6).operator("b", execution_s=1e-6).operator("c", execution_s=1e-6)
+        report = play(Foretide(), job.build())
+        assert {int(decision.plan.counts.sum()) for decision in report.decisions} == {1}
+
+    def test_decisions_explain_slots_parts_and_the_latency_expected(self) -> None:
+        decision = play(Foretide(slo="p95<600ms"), chain()).decisions[-1]
+        steps = {step["symbol"]: step["value"] for step in decision.explain("classify")[0].steps}
+        assert steps["s"] >= steps["s_i"] > 0.9 * steps["s"]
+        assert 0.1 < steps["p50"] < steps["p95"] <= 0.7
+        assert steps["ε"] <= 0.05
+
+    def test_a_stage_hires_slots_by_the_events_of_a_batch(self) -> None:
+        decision = play(Foretide(), chain()).decisions[-1]
+        rule = decision.plan.hiring["in"]
+        assert isinstance(rule, Hiring)
+        assert rule.slots(0) == 1
+        assert rule.slots(10**9) == rule.most == 20
+        assert rule.slots(300) == int(np.ceil(300 * rule.event_s / rule.share_s - 1e-9))
+
+    def test_a_promise_that_is_malformed_is_refused_by_the_planner(self) -> None:
+        with pytest.raises(ConfigError, match="such as 'p95<500ms'"):
+            make_planner("foretide", slo="fast")
