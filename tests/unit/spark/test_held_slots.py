@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from tests.support.topologies import line, step
+
 from foretide.compile.stages import compile_stages
 from foretide.records import BatchRun
 from foretide.spark.steering.held_slots import HeldSlots
-from tests.support.topologies import line, step
 
 
 def batch(began_at_s: float, duration_s: float, slots: int) -> BatchRun:
