@@ -81,7 +81,7 @@ def foretide(folder: Path, *arguments: str) -> str:
 
 def test_the_guides_are_there() -> None:
     assert {page.stem for page in PAGES} >= {
-        *("attach", "choose-a-policy", "clusters", "write-a-forecaster", "write-a-planner")
+        *("attach", "choose-a-policy", "clusters", "guards", "write-a-forecaster", "write-a-planner")
     }
 
 
@@ -147,3 +147,12 @@ def test_the_guide_to_policies_names_what_exists() -> None:
     settings = {"planners": {"foretide": {"patience": 1.0}}, "guards": {"utilisation_target": 0.6}}
     settings["guards"]["delay_scale_in_s"] = float(re.findall(r"delay_scale_in_s = (\d+)", text)[0])
     assert validated(ControlSettings, settings, "guide").guards.delay_scale_in_s == 30.0
+
+
+def test_the_guide_to_guards_runs_and_its_settings_are_valid() -> None:
+    page = HOWTO / "guards.md"
+    sources(page)
+    files = [tomllib.loads(block) for block in blocks(page, "toml")]
+    assert [set(found) for found in files] == [{"guards"}, {"guards"}, {"signal"}]
+    for found in files:
+        validated(ControlSettings, found, "guide")

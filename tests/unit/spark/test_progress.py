@@ -80,10 +80,8 @@ def test_batches_that_are_all_alike_cost_what_spark_spends_outside_their_job() -
 class Executors:
     """A scheduler whose executors come at once."""
 
-    cores = 1
-
     def __init__(self, deaf: bool = False) -> None:
-        self.present, self.deaf = ["0"], deaf
+        self.present, self.deaf, self.cores = ["0"], deaf, 1
 
     def executors(self) -> tuple[str, ...]:
         return tuple(self.present)
@@ -139,6 +137,22 @@ class TestAttachment:
             seen.append(counts.observed)
         # 6000 rows in ten seconds keep three executors busy.
         assert seen == [1, 3, 3, 1, 1]
+
+    @pytest.mark.parametrize(("bound", "executors"), [(True, 2), (False, 4)])
+    def test_kafkas_partitions_bound_executors_where_that_is_asked_for(self, bound: bool, executors: int) -> None:
+        cluster = Executors()
+        cluster.cores = 2
+        attachment, log, clock = self.scene(cluster, kafka_bound=bound)
+        for _ in range(3):
+            self.interval(log, clock, 9000, len(cluster.present))
+            offsets = {"a": {"0": 1, "1": 1}, "b": {"0": 1}}
+            log.add("q", "scores", {"numInputRows": 0, "sources": [{"endOffset": offsets, "latestOffset": offsets}]})
+            attachment.loop.run_cycle()
+        assert attachment.counts().planned == executors
+        last = attachment.decisions[-1].plan
+        assert last is not None
+        told = [note for note in last.notes if "Kafka" in note]
+        assert told == (["3 Kafka partitions keep 2 executors busy, with 2 slots each: query 4 -> 2"] if bound else [])
 
     def test_executors_are_asked_for_by_what_is_expected_when_they_can_be_there(self) -> None:
         executors = Executors()

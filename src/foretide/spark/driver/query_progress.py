@@ -40,6 +40,8 @@ class QueryTotals:
         Time that executors spent on rows: what batches took beyond their fixed cost, times the executors there were.
     backlog : int
         Rows that sources report beyond the last batch; 0 where a source does not say.
+    partitions : int
+        Partitions that its sources read of Kafka and its kin, each by one task; 0 where they have none.
     heard_at_s : float
         When it last reported, in seconds since the epoch; before the first report, when it was first heard of.
     active : bool
@@ -52,6 +54,7 @@ class QueryTotals:
     rows: int = 0
     busy_s: float = 0.0
     backlog: int = 0
+    partitions: int = 0
     heard_at_s: float = 0.0
     active: bool = True
 
@@ -152,6 +155,7 @@ class ProgressLog(StreamingQueryListener):
                 rows=known.rows + rows,
                 busy_s=known.busy_s + work_s,
                 backlog=sum(_ahead(source) for source in progress.get("sources") or ()),
+                partitions=sum(_partitions(source) for source in progress.get("sources") or ()),
                 heard_at_s=time.time(),
                 active=True,
             )
@@ -209,6 +213,15 @@ def _ahead(source: Mapping[str, Any]) -> int:
     """Return the rows between the end of the last batch and the source's own end."""
     latest, end = (offset_rows(_parsed(source.get(name))) for name in ("latestOffset", "endOffset"))
     return 0 if latest is None or end is None else max(0, latest - end)
+
+
+def _partitions(source: Mapping[str, Any]) -> int:
+    """Return the partitions in the last offset of a source that counts rows by topic and partition."""
+    offset = _parsed(source.get("endOffset"))
+    if offset_rows(offset) is None or not isinstance(offset, Mapping):
+        return 0
+    topics = [part for part in offset.values() if isinstance(part, Mapping)]
+    return sum(str(name).isdecimal() for topic in topics for name in topic)
 
 
 def _parsed(offset: Any) -> Any:

@@ -24,7 +24,7 @@ from foretide.control.settings import LoopSettings
 from foretide.control.steering import Steering
 from foretide.errors import ActuatorError, ConfigError
 from foretide.events import Event, EventLog, EventSink, FanOut
-from foretide.plan import GuardSettings
+from foretide.plan import Guarded, GuardSettings
 from foretide.records import Ints, Measurement, Plan
 from foretide.spark.driver.query_progress import ProgressLog, QueryTotals
 from foretide.spark.steering.executor_demand import slots_ahead
@@ -36,6 +36,7 @@ from foretide.spark.steering.executors import (
     Scheduler,
     open_scheduler,
 )
+from foretide.spark.steering.kafka_bound import KafkaBound
 from foretide.topology import Topology, flow
 
 __all__ = ["AttachSettings", "Attachment", "QueryMetrics", "attach"]
@@ -54,6 +55,10 @@ class AttachSettings(Settings):
             guards=GuardSettings(utilisation_target=0.8),
         ),
         description="Loop, planner, forecaster and guards.",
+    )
+    kafka_bound: bool = Field(
+        default=False,
+        description="Plan no more executors than Kafka's partitions keep busy: for queries that do not shuffle.",
     )
     advisory: bool = Field(default=False, description="Decide and report, but change nothing.")
 
@@ -174,9 +179,17 @@ class Attachment(Background):
         self._actuator = _ExecutorActuator(topology, self._manager, refused)
         control = settings.control
         loop = control.loop.model_copy(update={"advisory": settings.advisory or control.loop.advisory})
+
+        def totals() -> list[QueryTotals]:
+            return [query for query in log.totals().values() if queries(query)]
+
+        cores = 0 if scheduler is None else settings.executors.cores or scheduler.cores
+        self._kafka = KafkaBound(
+            lambda: sum(query.partitions for query in totals() if query.active), cores if settings.kafka_bound else 0
+        )
         metrics = QueryMetrics(
             topology,
-            lambda: [query for query in log.totals().values() if queries(query)],
+            totals,
             lambda: 1 if self._manager is None else self._manager.observe(),
             clock=clock,
         )
@@ -184,7 +197,7 @@ class Attachment(Background):
         parts = Parts(
             metrics=metrics,
             actuator=self._actuator,
-            planner=control.make_planner(),
+            planner=Guarded(control.make_planner(), (self._kafka,)),
             forecaster=control.make_forecaster(),
             clock=clock or SystemClock(),
             events=heard,
@@ -203,7 +216,7 @@ class Attachment(Background):
         executors, td_s = int(action.requested.sum()), self.loop.settings.td_s
         ahead = slots_ahead(executors, plan.demand, self.loop.outlook, td_s, self._manager.lead_s)
         try:
-            self._manager.request(ahead)
+            self._manager.request(int(min(ahead, max(executors, self._kafka.most()))))
         except ActuatorError as error:
             self.loop.parts.events.emit(Event(decision.at_s, "executors.refused", str(error), "warning"))
 
