@@ -6,13 +6,15 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from foretide.config import Settings, validated
 from foretide.control.signals.stored import SignalSettings
 from foretide.errors import ConfigError
 from foretide.forecast import Forecaster, make_forecaster
 from foretide.plan import Guarded, GuardSettings, Planner, make_planner, standard_guards
+from foretide.plan.promise import Promise, parse_promise
+from foretide.plan.registry import find_planner
 
 __all__ = ["LONGEST_LEAD_S", "ControlSettings", "ExecutorSettings", "LoopSettings", "load_settings"]
 
@@ -115,9 +117,30 @@ class ControlSettings(Settings):
         default=None, description="A column of the store that says what input to plan for; none if not set."
     )
 
+    slo: str | None = Field(
+        default=None,
+        description="A promise such as 'p95<500ms': kept by planners that take one, and measured for all.",
+    )
+
+    @field_validator("slo")
+    @classmethod
+    def _promise_is_well_formed(cls, value: str | None) -> str | None:
+        if value is not None:
+            parse_promise(value)
+        return value
+
+    @property
+    def promise(self) -> Promise | None:
+        """What is promised about latency; None where nothing is."""
+        return None if self.slo is None else parse_promise(self.slo)
+
+    def promised(self, planner: str) -> dict[str, str]:
+        """Return the promise as a setting of a planner, empty where there is none or the planner takes none."""
+        return {} if self.slo is None or "slo" not in find_planner(planner).model_fields else {"slo": self.slo}
+
     def make_planner(self) -> Planner | Guarded:
         """Return the planner with its settings, inside its guards."""
-        planner = make_planner(self.planner, **self.planners.get(self.planner, {}))
+        planner = make_planner(self.planner, **{**self.promised(self.planner), **self.planners.get(self.planner, {})})
         guards = standard_guards(self.guards)
         return Guarded(planner=planner, guards=guards) if guards else planner
 

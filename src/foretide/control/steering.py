@@ -202,7 +202,8 @@ def _make_running_planner(
     """Return the planner for a topology that runs, inside its guards."""
     kind, speed = find_planner(policy.planner), trace_speed(topology)
     in_trace = {name: float(kind.model_fields[name].default) / speed for name in kind.durations}
-    planner = make_planner(policy.planner, **{**in_trace, **policy.planner_settings})
+    given = {**in_trace, **settings.promised(policy.planner), **policy.planner_settings}
+    planner = make_planner(policy.planner, **given)
     by_load = kind.needs_forecast or policy.planner in ("ds2", "presps")
     wanted = settings.guards if by_load else settings.guards.without_targets()
     if by_load and not kind.by_stage and wanted.utilisation_target is None and utilisation < 1:

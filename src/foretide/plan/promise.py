@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
 from foretide.errors import ConfigError
+from foretide.latency import LatencyHistogram
 from foretide.records import BatchRun, Floats
 
-__all__ = ["Promise", "interval_quantile_s", "parse_promise"]
+__all__ = ["Promise", "PromiseScore", "interval_quantile_s", "parse_promise", "score_promise"]
 
 _FORM = re.compile(r"\s*p(?P<level>\d{1,2}(?:\.\d+)?)\s*(?:<=?|≤)\s*(?P<value>\d+(?:\.\d+)?)\s*(?P<unit>ms|s|min)\s*")
 _SECONDS = {"ms": 1e-3, "s": 1.0, "min": 60.0}
@@ -60,6 +62,67 @@ def parse_promise(text: str, setting: str = "slo") -> Promise:
         expected = f"a quantile from p1 to p99.99 and a latency above 0, such as {_EXAMPLE}"
         raise ConfigError(setting, expected=expected, got=repr(text))
     return Promise(quantile, target_s)
+
+
+@dataclass(frozen=True)
+class PromiseScore:
+    """How well a promise was kept.
+
+    Parameters
+    ----------
+    promise : Promise
+        What was promised.
+    kept, intervals : int
+        Intervals in which it was kept, of those in which events left.
+    """
+
+    promise: Promise
+    kept: int
+    intervals: int
+
+    def to_data(self) -> dict[str, float | int]:
+        """Return it as plain data."""
+        return {
+            "target_ms": round(1e3 * self.promise.target_s, 6),
+            "quantile": self.promise.quantile,
+            "kept": self.kept,
+            "intervals": self.intervals,
+        }
+
+    def __str__(self) -> str:
+        share = f" ({self.kept / self.intervals:.0%})" if self.intervals else ""
+        return f"promise {self.promise} kept in {self.kept} of {self.intervals} intervals{share}"
+
+
+def score_promise(
+    promise: Promise, latencies: Iterable[tuple[float, LatencyHistogram]], interval_s: float
+) -> PromiseScore:
+    """Return how well a promise was kept.
+
+    Parameters
+    ----------
+    promise : Promise
+        What was promised.
+    latencies : iterable of (float, LatencyHistogram)
+        When stretches ended, and the latencies of events that left in them.
+    interval_s : float
+        The length of the intervals that are looked at; they begin with the first stretch.
+
+    Examples
+    --------
+    >>> fast, slow = LatencyHistogram(), LatencyHistogram()
+    >>> fast.add([0.1], [100])
+    >>> slow.add([0.1, 3.0], [90, 10])
+    >>> print(score_promise(parse_promise("p95<500ms"), [(1.0, fast), (2.0, fast), (3.0, slow)], 2.0))
+    promise p95<500ms kept in 1 of 2 intervals (50%)
+    """
+    found: dict[int, LatencyHistogram] = {}
+    first_s: float | None = None
+    for ended_at_s, histogram in latencies:
+        first_s = ended_at_s if first_s is None else first_s
+        found.setdefault(int((ended_at_s - first_s) / interval_s + 1e-9), LatencyHistogram()).merge(histogram)
+    late_s = [one.quantile_s(promise.quantile) for one in found.values() if one.count]
+    return PromiseScore(promise, sum(value <= promise.target_s for value in late_s), len(late_s))
 
 
 def interval_quantile_s(batches: tuple[BatchRun, ...], quantile: float) -> float:

@@ -20,6 +20,7 @@ from foretide.errors import ConfigError
 from foretide.plan import Guarded, Static
 from foretide.plan.base import Situation
 from foretide.plan.guards import UtilisationTarget
+from foretide.plan.promise import Promise
 from foretide.spark.driver.profile import profile_topology
 from foretide.spark.errors import OperatorError
 from foretide.topology import Topology, flow
@@ -247,3 +248,21 @@ class TestAsked:
     def test_bounds_of_executors_are_checked(self, topology: Topology, tmp_path: Path, text: str) -> None:
         with pytest.raises(ConfigError, match="--executors"):
             RunRequest(named=tmp_path / "job.py", executors=text).steering(topology)
+
+
+class TestPromise:
+    def test_what_is_promised_on_the_command_line_reaches_the_planner(self, topology: Topology) -> None:
+        steering = RunRequest(named="job.py", slo="p95<600ms").steering(topology)
+        planner: Any = steering.planner.planner if isinstance(steering.planner, Guarded) else steering.planner
+        assert (planner.slo, steering.settings.promise) == ("p95<600ms", Promise(0.95, 0.6))
+
+    def test_a_planner_that_takes_no_promise_is_measured_by_it(self, topology: Topology) -> None:
+        steering = RunRequest(named="job.py", policy="pasps", slo="p95<600ms").steering(topology)
+        assert steering.settings.promise == Promise(0.95, 0.6)
+
+    def test_a_run_with_a_promise_is_steered(self) -> None:
+        assert RunRequest(named="job.py", slo="p95<600ms").steered
+
+    def test_one_that_is_malformed_names_the_option(self) -> None:
+        with pytest.raises(ConfigError, match="setting '--slo': expected a quantile and a latency"):
+            _ = RunRequest(named="job.py", slo="quick").settings

@@ -52,6 +52,8 @@ class RunRequest:
         Where to run.
     store : str, optional
         Where to record; ``none`` for nowhere.
+    slo : str, optional
+        What is promised about latency.
     """
 
     named: str | Path
@@ -63,6 +65,7 @@ class RunRequest:
     executors: str | None = None
     master: str | None = None
     store: str | None = None
+    slo: str | None = None
 
     @property
     def application(self) -> bool:
@@ -77,8 +80,8 @@ class RunRequest:
         """
         if self.policy is not None:
             return self.policy != _NONE
-        given = self.config is not None or self.forecaster is not None or self.td_s is not None or self.advisory
-        return given or self.application
+        given = (self.config, self.forecaster, self.td_s, self.slo)
+        return any(one is not None for one in given) or self.advisory or self.application
 
     def master_for(self, topology: Topology) -> str:
         """Return where to run."""
@@ -105,6 +108,7 @@ class RunRequest:
         """
         from foretide.config import validated
         from foretide.control import ControlSettings
+        from foretide.plan.promise import parse_promise
 
         values = self._of_file.model_dump(exclude_unset=True)
         loop = dict(values.get("loop", {}))
@@ -115,6 +119,9 @@ class RunRequest:
             loop["advisory"] = True
         if self.forecaster is not None:
             values["forecaster"] = self.forecaster
+        if self.slo is not None:
+            parse_promise(self.slo, "--slo")
+            values["slo"] = self.slo
         found = validated(ControlSettings, {**values, "loop": loop}, "control")
         found.make_forecaster()  # which says what is wrong with its name or settings
         return found

@@ -34,6 +34,14 @@ def run(
     ] = None,
     forecaster: Annotated[str | None, typer.Option(help="Who looks ahead, for a policy that needs it.")] = None,
     td: Annotated[float | None, typer.Option(help="Seconds between two decisions; 3 unless given.")] = None,
+    slo: Annotated[
+        str | None,
+        typer.Option(
+            help="A promise such as 'p95<500ms': the policy foretide takes the fewest slots that keep it, and the "
+            "report says in how many intervals it was kept.",
+            metavar="pNN<TIME",
+        ),
+    ] = None,
     advisory: Annotated[bool, typer.Option("--advisory", help="Decide and show, but change nothing.")] = False,
     compare: Annotated[
         str | None,
@@ -138,6 +146,7 @@ def run(
         executors=executors,
         master=master,
         store=store,
+        slo=slo,
     )
     topology, seconds = load(), _seconds(minutes)
     _check_path(path, request.master_for(topology))

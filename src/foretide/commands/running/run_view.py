@@ -119,7 +119,8 @@ def _control_line(status: ControlStatus | None) -> str:
     expected = "" if math.isnan(status.expected_rate) else f"  expected {status.expected_rate:,.0f}/s"
     decision = f"  {status.policy}: {status.decision}" if status.decision else ""
     executors = f"  executors {status.executors}" if status.executors else ""
-    return expected + executors + decision
+    promise = f"  {status.promise}" if status.promise else ""
+    return expected + executors + decision + promise
 
 
 def _panel(progress: Progress, title: str, note: str) -> Panel:
@@ -160,12 +161,16 @@ def _control(status: ControlStatus) -> Text:
     parts = [("expected ", "dim"), (rate, "bold"), ("   last decision ", "dim"), (status.decision or "–", "bold")]
     if status.executors:
         parts += [("   executors ", "dim"), (status.executors, "bold")]
+    if status.promise:
+        parts += [("   promise ", "dim"), (status.promise, "bold")]
     return Text.assemble(*parts, (f"   {status.policy}", "dim"))
 
 
 def steered_view(run: SteeredRun) -> RenderableType:
     """Return how control did, for a terminal: the metrics of SPEC P8, and what went wrong."""
     parts: list[RenderableType] = [Text(), comparison_view([run.row("")])]
+    if run.slo is not None:
+        parts += [Text(), Text(f"{run.slo}", style="bold")]
     # What failed is in the report already.
     for event in [event for event in run.events if event.severity != "info" and event.kind != "operator.failed"][-5:]:
         parts.append(Text(f"{event.kind}: {event.message}", style="yellow"))

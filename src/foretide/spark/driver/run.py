@@ -109,12 +109,15 @@ class ControlStatus:
         The last change, in words; empty before the first.
     executors : str
         Executors planned, requested and observed, in words; empty where they are not scaled.
+    promise : str
+        What is promised and what is expected, or why it cannot be kept; empty where nothing is promised.
     """
 
     policy: str
     expected_rate: float
     decision: str
     executors: str = ""
+    promise: str = ""
 
 
 @dataclass(frozen=True)

@@ -233,7 +233,21 @@ class Controller(Background):
         rates = [] if last is None else [float(forecast.mean.mean()) for forecast in last.forecasts.values()]
         words = "" if counts is None else f"{counts.observed} of {counts.planned}, {counts.requested} requested"
         expected = sum(rates) if rates else math.nan
-        return ControlStatus(self.steering.policy_name, expected, last_change(tuple(self.decisions)), words)
+        change = last_change(tuple(self.decisions))
+        return ControlStatus(self.steering.policy_name, expected, change, words, self._promise(last))
+
+    def _promise(self, last: Decision | None) -> str:
+        """Return what is promised and what the last plan expects, or what it warns of."""
+        promise = self.steering.settings.promise
+        plan = None if last is None else last.plan
+        if promise is None or plan is None:
+            return "" if promise is None else str(promise)
+        late = next((term.values for term in plan.terms if term.symbol == "p95"), None)
+        return (
+            plan.warnings[0]
+            if plan.warnings
+            else f"{promise}" + ("" if late is None else f", p95 expected {1e3 * float(late):.0f} ms")
+        )
 
     def executor_counts(self) -> ExecutorCounts | None:
         """Return the executors planned, requested and observed; None where they are not scaled."""

@@ -18,6 +18,7 @@ from foretide.control.steering import Steering
 from foretide.errors import MetricsError
 from foretide.events import Event
 from foretide.latency import LatencyHistogram
+from foretide.plan.promise import PromiseScore, score_promise
 from foretide.spark.driver.audit import Audit, SinkAudit
 from foretide.spark.driver.run import ControlStatus, RunOptions, RunReport, TopologyRun
 from foretide.spark.steering.controller import Controller, Recorder, manage_executors
@@ -48,6 +49,8 @@ class SteeredRun:
         and events the latest are kept.
     topology : Topology
         What ran.
+    slo : PromiseScore, optional
+        How well its promise was kept; None where nothing was promised.
     """
 
     report: RunReport
@@ -60,13 +63,15 @@ class SteeredRun:
     decisions: Sequence[Decision]
     events: Sequence[Event]
     topology: Topology
+    slo: PromiseScore | None = None
 
     def row(self, trace: str) -> dict[str, Any]:
         """Return its metrics as one row of a comparison, as plain data without NaN."""
         score = {} if self.score is None else self.score.to_data()
         audit = {name: None if self.audit is None else getattr(self.audit, name) for name in ("lost", "duplicated")}
         what = {"policy": self.policy, "trace": trace, "td": self.td_s, "failed": self.report.dead_letters}
-        return {**what, **score, **audit}
+        slo = None if self.slo is None else self.slo.to_data()
+        return {**what, **score, **audit, "slo": slo}
 
     def to_dict(self, trace: str) -> dict[str, Any]:
         """Return report and metrics as plain data for JSON."""
@@ -173,7 +178,15 @@ class SteeredTopologyRun(TopologyRun):
             decisions=decisions,
             events=tuple(self.controller.events),
             topology=self.options.topology,
+            slo=self._kept(samples),
         )
+
+    def _kept(self, samples: Sequence[Sample]) -> PromiseScore | None:
+        settings = self.steering.settings
+        if settings.promise is None:
+            return None
+        latencies = ((sample.measurement.ended_at_s, sample.latency) for sample in samples if sample.latency.count)
+        return score_promise(settings.promise, latencies, settings.loop.td_s)
 
     def _score(self, samples: Sequence[Sample], decisions: Sequence[Decision]) -> RunScore | None:
         latency = LatencyHistogram()
