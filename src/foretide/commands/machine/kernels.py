@@ -16,6 +16,8 @@ from foretide.forecast.deep.weights import GATES, Weights
 from foretide.grouping import GROUPINGS, CountMin, HashFamily, Osg, OsgTask, make_grouping
 from foretide.health.idrnn.kernels import gru_layer, sigmoid_layer
 from foretide.sim import Keys, MicroBatch, SimulatedSystem, SimulationSettings, Workers, simulate
+from foretide.sim.fronts.clairvoyant import Future, Metric
+from foretide.sim.options import SimulationOptions
 from foretide.topology import Topology, flow
 from foretide.traces import RateTrace
 
@@ -119,5 +121,15 @@ def _plan() -> None:
     )
 
 
-WORK: tuple[Callable[[], None], ...] = (_forecast, _run_networks, _group, _simulate, _plan)
+def _foresee() -> None:
+    given = {"planner": "static", "td_s": 2.0, "warm_up_s": 0.0}
+    trace = RateTrace("warm-up", bin_s=1.0, rates=np.full(12, 100.0))
+    for batches in (None, MicroBatch(trigger_s=0.5)):
+        options = SimulationOptions.of({**given, "settings": SimulationSettings(micro_batch=batches)})
+        metrics: tuple[Metric, ...] = ("p95", "mean")
+        for metric in metrics:
+            Future(_topology(), trace, options).foresee(metric, [5_000.0])
+
+
+WORK: tuple[Callable[[], None], ...] = (_forecast, _run_networks, _group, _simulate, _plan, _foresee)
 """All the work there is."""
