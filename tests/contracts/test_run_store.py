@@ -20,7 +20,7 @@ from foretide.events import Event, EventLog, FanOut
 from foretide.forecast import Lr
 from foretide.latency import LatencyHistogram
 from foretide.plan import PaSps
-from foretide.records import CpuUse, Measurement
+from foretide.records import CpuUse, Hiring, Measurement, Plan, SharedSlots, Term
 from foretide.store import (
     FeatureSample,
     RunRecorder,
@@ -32,6 +32,7 @@ from foretide.store import (
     UnknownRunError,
     fingerprint,
 )
+from foretide.store import decisions as decisions_module
 from foretide.store.databases.database import Database
 from foretide.store.databases.postgres import PostgresDatabase
 from foretide.store.databases.sqlite import SqliteDatabase
@@ -227,6 +228,65 @@ def test_decisions_come_back_with_their_reasons(store: RunStore) -> None:
         assert_same(one.action, expected.action, "planned", "requested", "observed", "status", "plan_id")
         # The whole chain of reasons, from measurements through equations.
         assert [str(step) for step in recalled(one).explain()] == [str(step) for step in expected.explain()]
+
+
+TWO_STAGES = SharedSlots(
+    ("in", "count"),
+    ((0,), (1,)),
+    minimum=(1, 1),
+    maximum=(8, 8),
+    trigger_s=0.25,
+    batch_target_s=1.5,
+    cores=4,
+    hired=(True, False),
+    links=((0, 1),),
+)
+ONE_STAGE = SharedSlots(("in",), ((0, 1),), minimum=(1, 1), maximum=(8, 8))
+
+
+# An operator may have no part of the slots of its stage.
+@pytest.mark.parametrize(("stages", "replicas"), [(TWO_STAGES, [6, 2]), (ONE_STAGE, [6, 0])])
+def test_a_plan_of_slots_comes_back_with_its_stages_hiring_and_warnings(
+    store: RunStore, stages: SharedSlots, replicas: list[int]
+) -> None:
+    plan = Plan(
+        layout=topology().layout,
+        planner="foretide",
+        made_at_s=NOW_S,
+        replicas=np.array(replicas),
+        demand=np.array([5.5, 1.25]),
+        terms=(Term("λ̂", "input", "mixed", 900.0, "/s"), Term("s_i", "its part", "b/Σb·s", np.array([5.5, np.nan]))),
+        notes=("promise p95<500ms cannot be kept",),
+        stages=stages,
+        hiring={"in": Hiring(event_s=0.004, share_s=1 / 3, least=1, most=8)},
+        warnings=("promise p95<500ms cannot be kept",),
+    )
+    recorder = begin(store)
+    recorder.decided(Decision(cycle=1, at_s=NOW_S, plan=plan))
+    recorder.flush()
+    [found] = store.run(recorder.id).decisions()
+    assert found.plan is not None
+    assert (found.plan.stages, found.plan.hiring, found.plan.warnings) == (stages, plan.hiring, plan.warnings)
+    assert (found.plan.units, found.plan.replicas.tolist()) == (stages.names, replicas)
+    assert [term.symbol for term in found.plan.terms] == ["λ̂", "s_i"] and found.plan.terms[0].values == 900.0
+    np.testing.assert_array_equal(found.plan.terms[1].values, [5.5, np.nan])
+
+
+def test_a_plan_that_was_stored_before_there_were_slots_per_stage_is_still_read(
+    store: RunStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = decisions_module._plan
+    later = {"stages", "hiring", "warnings"}
+
+    def as_before(plan: Plan, arrays: Any) -> dict[str, Any]:
+        return {name: value for name, value in written(plan, arrays).items() if name not in later}
+
+    monkeypatch.setattr(decisions_module, "_plan", as_before)
+    recorder, made, _ = controlled(store)
+    for one, expected in zip(store.run(recorder.id).decisions(), made, strict=True):
+        assert one.plan is not None and expected.plan is not None
+        assert (one.plan.stages, one.plan.hiring, one.plan.warnings) == (None, {}, ())
+        assert one.plan.by_operator() == expected.plan.by_operator()
 
 
 def test_forecasts_come_back_with_their_quantiles(store: RunStore) -> None:

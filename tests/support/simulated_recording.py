@@ -147,6 +147,7 @@ def _loop(
         events=FanOut(EventLog(), recorder),
         on_decision=decided,
         overrides=overrides,
+        stages=buffer.system.stages,
     )
     return ControlLoop(topology, parts, options.control)
 

@@ -7,12 +7,12 @@ plan has a value for every operator.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
 
-from foretide.records import Action, Forecast, Layout, Plan, Term, Window
+from foretide.records import Action, Forecast, Hiring, Layout, Plan, SharedSlots, Term, Window
 from foretide.store.databases.codec import ArrayPack, ArrayShelf, from_json, to_json
 from foretide.store.databases.database import Row
 from foretide.store.rows import TableRow, forecast_row
@@ -190,6 +190,9 @@ def _plan(plan: Plan, arrays: ArrayPack) -> dict[str, Any]:
         ],
         "notes": plan.notes,
         "came_from": plan.came_from,
+        "stages": None if plan.stages is None else asdict(plan.stages),
+        "hiring": {stage: asdict(rule) for stage, rule in plan.hiring.items()},
+        "warnings": plan.warnings,
     }
 
 
@@ -208,7 +211,22 @@ def _plan_of(document: Mapping[str, Any], arrays: ArrayShelf, layout: Layout) ->
         ),
         notes=tuple(document["notes"]),
         came_from=tuple(document["came_from"]),
+        # Plans were stored without these before they could be slots per stage.
+        stages=_stages_of(document.get("stages")),
+        hiring={stage: Hiring(**rule) for stage, rule in document.get("hiring", {}).items()},
+        warnings=tuple(document.get("warnings", ())),
     )
+
+
+def _stages_of(document: Mapping[str, Any] | None) -> SharedSlots | None:
+    if document is None:
+        return None
+    return SharedSlots(**{name: _tuples(value) for name, value in document.items()})
+
+
+def _tuples(value: Any) -> Any:
+    """Return lists, and lists in them, as tuples."""
+    return tuple(_tuples(one) for one in value) if isinstance(value, list) else value
 
 
 def _action(action: Action, arrays: ArrayPack) -> dict[str, Any]:
