@@ -172,6 +172,12 @@ class TestPlanner:
         assert found["p95<800ms"].latency_p95_ms <= 800
         assert found["p95<800ms"].slot_seconds < 0.8 * found["p95<500ms"].slot_seconds
 
+    def test_a_promise_that_is_hard_to_keep_is_not_given_up(self) -> None:
+        """What is planned for may lie below the least latency, where promises were broken: the promise does not."""
+        hard, easier = (play(Foretide(slo=text), chain()).metrics for text in ("p95<400ms", "p95<500ms"))
+        assert hard.latency_p95_ms < easier.latency_p95_ms
+        assert hard.slot_seconds > easier.slot_seconds
+
     def test_a_promise_that_cannot_be_kept_is_said_with_what_is_in_the_way(self) -> None:
         report = play(Foretide(slo="p95<500ms"), chain(most=2))
         warned = [warning for decision in report.decisions for warning in decision.plan.warnings]

@@ -110,7 +110,8 @@ class StagePolicy:
         prices = SlotPrices(
             patience_s=patience * least_latency_s(self.stages, figures),
             quantile=0.95 if promise is None else promise.quantile,
-            target_s=np.inf if promise is None else self._margin * promise.target_s,
+            target_s=np.inf if promise is None else promise.target_s,
+            margin=self._margin,
             risk=risk,
         )
         choice = choose_slots(situation, figures, load, found, prices)
@@ -212,7 +213,7 @@ class StagePolicy:
         if promise is not None:
             within = f"{self._margin:.2f} of {promise}, as promises were kept"
             terms += [
-                Term("τ", "latency that is planned for", within, prices.target_s, "s"),
+                Term("τ", "latency that is planned for", within, prices.planned_s, "s"),
                 Term("ε", "likelihood that the promise is broken", "share of scenarios above τ", choice.broken),
             ]
         chosen = "argmin J" if promise is None else f"fewest with ε ≤ {prices.risk:g}"

@@ -58,6 +58,8 @@ class SlotPrices:
         The latency that costs an event as much as its own work; the cost grows with the square of the latency.
     quantile, target_s : float
         The promise: this quantile of an interval's latencies within that target; infinite where there is none.
+    margin : float
+        The part of the target that is planned for.
     risk : float
         The part of intervals in which the promise may be broken.
     """
@@ -65,7 +67,13 @@ class SlotPrices:
     patience_s: float
     quantile: float = 0.95
     target_s: float = np.inf
+    margin: float = 1.0
     risk: float = 0.05
+
+    @property
+    def planned_s(self) -> float:
+        """The latency that is planned for."""
+        return self.margin * self.target_s
 
 
 @dataclass(frozen=True, eq=False)
@@ -241,11 +249,11 @@ class _Table:
 
     def broken(self, rows: Sequence[int]) -> float:
         """Return how likely the promise is to be broken."""
-        return float(self._weight @ (self.late(rows) > self._prices.target_s))
+        return float(self._weight @ (self.late(rows) > self._prices.planned_s))
 
     def _excess(self, rows: Sequence[int]) -> tuple[float, float]:
         late = self.late(rows)
-        return self.broken(rows), float(self._weight @ np.maximum(late - self._prices.target_s, 0.0))
+        return self.broken(rows), float(self._weight @ np.maximum(late - self._prices.planned_s, 0.0))
 
     def cheapest(self) -> list[int]:
         """Return the rows of least J: stage by stage, until nothing is gained."""
