@@ -27,6 +27,7 @@ from foretide.commands.simulating.compare import compare
 from foretide.commands.simulating.reproduce import reproduce
 from foretide.commands.simulating.simulate import simulate
 from foretide.commands.traces import traces
+from foretide.commands.why import why
 
 __all__ = ["app", "main"]
 
@@ -45,6 +46,7 @@ app.command()(show)
 app.command("plan-spark")(plan_spark)
 app.command()(run)
 app.command()(steer)
+app.command()(why)
 app.command()(profile)
 app.command()(simulate)
 app.command()(compare)

@@ -14,7 +14,7 @@ from foretide.commands.group import console_for, write_file
 if TYPE_CHECKING:
     from foretide.store import RunStore, StoreSettings
 
-__all__ = ["app"]
+__all__ = ["Run", "Store", "app"]
 
 app = typer.Typer(no_args_is_help=True, help="Look at recorded runs: list, show, export and prune them.")
 _WIDE = 160

@@ -11,10 +11,20 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from foretide.commands.reasons import change_of, reason_of
 from foretide.commands.terminal import plain_table
 from foretide.store import RecordedRun, RunInfo, StoredDecision
 
-__all__ = ["run_details", "run_entry", "run_view", "runs_table"]
+__all__ = [
+    "decision_entry",
+    "decisions_table",
+    "duration",
+    "run_details",
+    "run_entry",
+    "run_view",
+    "runs_table",
+    "seconds",
+]
 
 _STYLES = {"running": "green", "finished": "", "failed": "red", "interrupted": "yellow", "lost": "red"}
 _SEVERITIES = {"info": "dim", "warning": "yellow", "error": "red"}
@@ -47,10 +57,10 @@ def runs_table(runs: Sequence[RunInfo], now_s: float) -> Table:
             entry["name"],
             Text(entry["status"], style=_STYLES[entry["status"]]),
             entry["began"][:19].replace("T", " "),
-            _duration(entry["seconds"]),
+            duration(entry["seconds"]),
             entry["policy"],
             entry["forecaster"],
-            _seconds(entry["td_s"]),
+            seconds(entry["td_s"]),
             entry["trace"],
         )
     return table
@@ -65,7 +75,7 @@ def run_details(run: RecordedRun, last: int, now_s: float) -> dict[str, Any]:
         **run_entry(run.info, now_s),
         "operators": _operators(run),
         "latency": {name: _finite(value) for name, value in _latencies(latency).items()},
-        "decisions": [_decision(decision, run.info) for decision in decisions],
+        "decisions": [decision_entry(decision, run.info) for decision in decisions],
         "events": [
             {"at_s": event.at_s - run.info.started_at_s, "kind": event.kind, "severity": event.severity}
             | {"message": event.message}
@@ -83,7 +93,7 @@ def run_view(details: Mapping[str, Any]) -> RenderableType:
     if details["outcome"]:
         parts += [Text(), _pairs("outcome", details["outcome"])]
     if details["decisions"]:
-        parts += [Text(), _decisions_table(details["decisions"])]
+        parts += [Text(), decisions_table(details["decisions"])]
     if details["events"]:
         parts += [Text(), _events_table(details["events"])]
     if details["dropped"]:
@@ -122,7 +132,8 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _decision(decision: StoredDecision, info: RunInfo) -> dict[str, Any]:
+def decision_entry(decision: StoredDecision, info: RunInfo) -> dict[str, Any]:
+    """Return a decision in short as plain data: what it changed, and why."""
     action = decision.action
     names = info.layout.operators
     counts = {
@@ -135,6 +146,8 @@ def _decision(decision: StoredDecision, info: RunInfo) -> dict[str, Any]:
         "at_s": decision.at_s - info.started_at_s,
         "status": decision.status,
         **counts,
+        "change": change_of(decision),
+        "reason": reason_of(decision, info),
         "notes": [] if decision.plan is None else list(decision.plan.notes),
         "detail": "" if action is None else action.detail,
         "failure": None if decision.failure is None else str(decision.failure),
@@ -143,12 +156,12 @@ def _decision(decision: StoredDecision, info: RunInfo) -> dict[str, Any]:
 
 def _head(details: Mapping[str, Any]) -> Text:
     facts = [details["policy"], details["forecaster"], details["trace"]]
-    facts += [f"td {_seconds(details['td_s'])}"] if details["td_s"] else []
+    facts += [f"td {seconds(details['td_s'])}"] if details["td_s"] else []
     return Text.assemble(
         (details["name"], "bold"),
         (f"  {details['id']}  ", "dim"),
         (details["status"], _STYLES[details["status"]]),
-        f"\nbegan {details['began']}, lasted {_duration(details['seconds'])}",
+        f"\nbegan {details['began']}, lasted {duration(details['seconds'])}",
         (f"\n{', '.join(text for text in facts if text)}" if any(facts) else "", "dim"),
     )
 
@@ -162,7 +175,7 @@ def _operators_table(operators: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def _latency_line(latency: Mapping[str, Any]) -> Text:
-    shown = ", ".join(f"{name} {_seconds(latency[f'{name}_s'])}" for name in ("mean", "p50", "p95", "p99"))
+    shown = ", ".join(f"{name} {seconds(latency[f'{name}_s'])}" for name in ("mean", "p50", "p95", "p99"))
     return Text(f"latency of {latency['events']:,} events: {shown}")
 
 
@@ -170,26 +183,23 @@ def _pairs(title: str, values: Mapping[str, Any]) -> Text:
     return Text(f"{title}: " + ", ".join(f"{name} {_shown(value)}" for name, value in values.items()))
 
 
-def _decisions_table(decisions: Sequence[Mapping[str, Any]]) -> Table:
-    table = _table("cycle", "at", "decision", "replicas", "why")
+def decisions_table(decisions: Sequence[Mapping[str, Any]], *, brief: bool = False) -> Table:
+    """Return decisions as a table; if `brief`, each in one line, however narrow the terminal is."""
+    table = _table("cycle", "at", "decision", "change", "why")
+    for column in table.columns if brief else ():
+        column.no_wrap, column.overflow = True, "ellipsis"
     for entry in decisions:
-        changes = _changes(entry.get("observed", {}), entry.get("requested", {}))
-        why = entry["failure"] or entry["detail"] or "; ".join(entry["notes"])
-        table.add_row(str(entry["cycle"]), _duration(entry["at_s"]), entry["status"], changes, why)
+        table.add_row(
+            str(entry["cycle"]), duration(entry["at_s"]), entry["status"], entry["change"], Text(entry["reason"])
+        )
     return table
-
-
-def _changes(observed: Mapping[str, int], requested: Mapping[str, int]) -> str:
-    return ", ".join(
-        f"{name} {observed[name]} → {count}" for name, count in requested.items() if observed[name] != count
-    )
 
 
 def _events_table(events: Sequence[Mapping[str, Any]]) -> Table:
     table = _table("at", "event", "message")
     for entry in events:
         style = _SEVERITIES[entry["severity"]]
-        table.add_row(_duration(entry["at_s"]), Text(entry["kind"], style=style), entry["message"])
+        table.add_row(duration(entry["at_s"]), Text(entry["kind"], style=style), entry["message"])
     return table
 
 
@@ -200,15 +210,17 @@ def _table(first: str, *others: str) -> Table:
     return table
 
 
-def _duration(seconds: float | None) -> str:
-    if seconds is None:
+def duration(length_s: float | None) -> str:
+    """Return a length of time as minutes and seconds, with hours where there are any."""
+    if length_s is None:
         return "–"
-    whole = int(seconds)
+    whole = int(length_s)
     hours = f"{whole // 3600}:" if abs(whole) >= 3600 else ""
     return f"{hours}{whole // 60 % 60:02d}:{whole % 60:02d}"
 
 
-def _seconds(value: float | None) -> str:
+def seconds(value: float | None) -> str:
+    """Return a short time with its unit."""
     if value is None:
         return "–"
     return f"{value:g} s" if value >= 1 else f"{value * 1000:.0f} ms"

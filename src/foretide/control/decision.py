@@ -71,12 +71,18 @@ class Explanation:
             "outcome": self.outcome,
         }
 
-    def __str__(self) -> str:
-        lines = [f"{self.operator}: {self.replicas} replica{'s' if self.replicas != 1 else ''} ({self.outcome})"]
+    @property
+    def chain(self) -> tuple[str, ...]:
+        """The steps in words, a line for each."""
+        lines = []
         for step in self.steps:
             quantity = f"{step['symbol']} = {step['value']:.6g}{' ' + step['unit'] if step['unit'] else ''}"
             lines.append(f"  {quantity:<28} {step['meaning']}  [{step['equation']}]")
-        lines += [f"  note: {note}" for note in self.notes]
+        return tuple(lines)
+
+    def __str__(self) -> str:
+        lines = [f"{self.operator}: {self.replicas} replica{'s' if self.replicas != 1 else ''} ({self.outcome})"]
+        lines += [*self.chain, *(f"  note: {note}" for note in self.notes)]
         lines.append(f"  from {', '.join(self.sources)}")
         return "\n".join(lines)
 

@@ -77,12 +77,15 @@ class UnknownRunError(StoreError, LookupError):
         The name that was given.
     found : tuple of str
         The ids that it may mean; empty if nothing matches.
+    near : str
+        The name most like it, if nothing matches.
     """
 
-    def __init__(self, where: str, name: str, found: tuple[str, ...] = ()) -> None:
-        self.where, self.name, self.found = where, name, found
+    def __init__(self, where: str, name: str, found: tuple[str, ...] = (), near: str = "") -> None:
+        self.where, self.name, self.found, self.near = where, name, found, near
+        asked = f"did you mean {near!r}? " if near else ""
         got = f"{len(found)} of them ({', '.join(found[:5])})" if found else "none"
         super().__init__(
             f"store {where}: expected one run with the id, the beginning of an id or the name {name!r}, got {got}; "
-            "`foretide runs list` shows them"
+            f"{asked}`foretide runs list` shows them"
         )

@@ -110,6 +110,11 @@ class RecordedRun:
         by_series = {forecast.series: forecast for forecast in forecasts}
         return stored_decision(rows[0], self.info.layout, by_series) if rows else None
 
+    def decision_of_cycle(self, cycle: int) -> StoredDecision | None:
+        """Return the decision of a cycle, with its reasons; None if it is not there."""
+        rows = self._rows("decisions", _EVER, 1, where={"cycle": cycle})
+        return self.decision(rows[0][1]) if rows else None
+
     def forecasts(self, since_s: float = _EVER, series: str | None = None) -> list[Forecast]:
         """Return the forecasts made after `since_s`, of one series or of all, oldest first."""
         return [forecast_of(row) for row in self._rows("forecasts", since_s, where={"series": series})]

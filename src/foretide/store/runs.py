@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import logging
 import secrets
 import threading
@@ -247,8 +248,14 @@ class RunStore:
         found = [run_info_of(row) for row in rows]
         called = [info for info in found if info.id == run] or [info for info in found if info.name == run] or found
         if not called or (len(called) > 1 and called is found):
-            raise UnknownRunError(self.name, run, tuple(info.id for info in found))
+            raise UnknownRunError(self.name, run, tuple(info.id for info in found), "" if found else self._nearest(run))
         return called[0]
+
+    def _nearest(self, run: str) -> str:
+        """Return what of all that a run can be called is most like `run`; empty if nothing is."""
+        runs = self.runs()
+        names = [LATEST, *(info.name for info in runs), *(info.id for info in runs)] if runs else []
+        return next(iter(difflib.get_close_matches(run, names, n=1)), "")
 
     @contextmanager
     def _reading(self) -> Iterator[Connection]:

@@ -213,6 +213,7 @@ class StagePolicy:
         if promise is not None:
             within = f"{self._margin:.2f} of {promise}, as promises were kept"
             terms += [
+                Term("τ₀", "latency promised", str(promise), promise.target_s, "s"),
                 Term("τ", "latency that is planned for", within, prices.planned_s, "s"),
                 Term("ε", "likelihood that the promise is broken", "share of scenarios above τ", choice.broken),
             ]
