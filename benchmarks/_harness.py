@@ -16,6 +16,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Literal, TypeAlias, TypeVar
 
+import numpy as np
+
 from _report import machine_facts, markdown_table, write_json, write_section
 
 __all__ = ["Measured", "Options", "Ratio", "alternate", "between", "parse_options", "progress", "report"]
@@ -74,10 +76,11 @@ class Measured:
 
     @property
     def reached(self) -> bool | None:
-        """Whether the target is reached; None where nothing was measured."""
+        """Whether the worse quartile reaches the target; None where nothing was measured."""
         if self.ratio is None:
             return None
-        value = self.ratio.median
+        worse = 0.25 if self.sense == "at least" else 0.75
+        value = float(np.quantile(self.ratio.pairs, worse))
         return value >= self.target if self.sense == "at least" else value <= self.target
 
     def row(self) -> list[str]:
