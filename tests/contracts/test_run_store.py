@@ -289,6 +289,15 @@ def test_a_plan_that_was_stored_before_there_were_slots_per_stage_is_still_read(
         assert one.plan.by_operator() == expected.plan.by_operator()
 
 
+def test_a_decision_is_found_by_its_cycle(store: RunStore) -> None:
+    recorder, made, _ = controlled(store)
+    run = store.run(recorder.id)
+    found = run.decision_of_cycle(3)
+    assert found is not None and (found.cycle, found.at_s) == (3, made[2].at_s)
+    assert_same(found.forecasts["in"], made[2].forecasts["in"], "mean", "made_at_s")
+    assert [run.decision_of_cycle(cycle) for cycle in (0, 5, 10**30)] == [None, None, None]
+
+
 def test_forecasts_come_back_with_their_quantiles(store: RunStore) -> None:
     recorder, made, _ = controlled(store)
     run = store.run(recorder.id)

@@ -22,6 +22,8 @@ from foretide.store.samples import FeatureSample, LatencySample, Level, RunInfo
 __all__ = ["News", "RecordedRun", "Resumed"]
 
 _EVER = -float("inf")
+# Databases refuse to compare with greater numbers.
+_MOST_CYCLES = 2**31 - 1
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -112,7 +114,7 @@ class RecordedRun:
 
     def decision_of_cycle(self, cycle: int) -> StoredDecision | None:
         """Return the decision of a cycle, with its reasons; None if it is not there."""
-        rows = self._rows("decisions", _EVER, 1, where={"cycle": cycle})
+        rows = self._rows("decisions", _EVER, 1, where={"cycle": cycle}) if cycle <= _MOST_CYCLES else []
         return self.decision(rows[0][1]) if rows else None
 
     def forecasts(self, since_s: float = _EVER, series: str | None = None) -> list[Forecast]:
