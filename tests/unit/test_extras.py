@@ -58,8 +58,6 @@ def test_what_is_imported_is_declared_and_nothing_else() -> None:
     # The client of Kafka is imported by its name as text; `zoneinfo` of the standard library reads tzdata by itself.
     by = packages(imported() | {"confluent_kafka", "tzdata"})
     assert not [module for module, names in by.items() if not names & (core | extras)]
-    # `zoneinfo` reads tzdata by itself.
-    core -= {"tzdata"}
     assert core | extras == set().union(*(names & (core | extras) for names in by.values()))
     optional = {module for modules in EXTRAS.values() for module in modules}
     assert {module for module, names in by.items() if not names & core} == optional
