@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from functools import cache
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
@@ -29,9 +30,12 @@ def package(requirement: str) -> str:
     return found[0].lower().replace("_", "-")
 
 
+known_packages = cache(packages_distributions)
+
+
 def packages(modules: set[str]) -> dict[str, set[str]]:
     """Return the packages that install each module."""
-    known = packages_distributions()
+    known = known_packages()
     return {module: {name.lower().replace("_", "-") for name in known[module]} for module in modules}
 
 
