@@ -65,7 +65,7 @@ browser: venv chromium ## Run the dashboard's tests in headless Chromium
 	$(BIN)/pytest -q -m browser tests/browser
 
 spark: venv java maven ## Run the tests on Spark and on Kafka
-	$(BIN)/pytest -q --durations=12 -m "spark or kafka" -n 2 --dist loadgroup --no-loadscope-reorder \
+	$(BIN)/pytest -q --durations=12 -m "spark or kafka" -n 2 --dist loadscope --no-loadscope-reorder \
 		tests/spark tests/contracts/test_transport.py tests/unit/kafka tests/unit/commands/test_kafka_commands.py
 
 format: venv ## Format the code

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import kafka_driver
 import kill_driver
 import pytest
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
+from xdist.scheduler import LoadScopeScheduling
 
 from foretide.spark import create_session
 
@@ -32,16 +34,37 @@ os.environ.setdefault(
     f'--conf "spark.driver.extraJavaOptions={FLAGS}" --conf "spark.executor.extraJavaOptions={FLAGS}" pyspark-shell',
 )
 
-# Files whose tests run first, since they take longest.
-LONGEST = (
-    "test_kafka",
-    "test_kill",
+# Files in the order in which processes take them, those that take longest first; the others follow. While a process is
+# at the last tests of a file it takes the next one, so that files of a single long test lie between others.
+ORDER = (
     "test_benchmarks",
-    "test_tutorial",
-    "test_engine",
+    "test_kafka",
+    "test_transport",
+    "test_log",
+    "test_transactions",
+    "test_kafka_commands",
     "test_run_command",
+    "test_kill",
+    "test_engine",
     "test_closed_loop",
+    "test_tutorial",
+    "test_training",
+    "test_apps",
 )
+# Files whose tests share the Kafka broker.
+WITH_BROKER = ("tests/spark/test_kafka.py", "tests/contracts/", "tests/unit/")
+
+
+class Groups(LoadScopeScheduling):
+    """Gives all tests of a file, which share a session, to one process; and all tests that share the broker."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return "kafka" if nodeid.startswith(WITH_BROKER) else nodeid.partition("::")[0]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Groups | None:
+    return Groups(config, log) if config.getvalue("dist") == "loadscope" else None
 
 
 for program in (kafka_driver, kill_driver):
@@ -56,12 +79,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 cloudpickle.register_pickle_by_value(item.module)
             for text in PYSPARK_WARNINGS:
                 item.add_marker(pytest.mark.filterwarnings(text))
-        # One process runs all tests of a file, which share a session, and all tests that share the Kafka broker.
-        if item.get_closest_marker("kafka") and item.path.stem != "test_benchmarks":
-            item.add_marker(pytest.mark.xdist_group("kafka"))
-        elif item.get_closest_marker("spark"):
-            item.add_marker(pytest.mark.xdist_group(item.path.stem))
-    places = {name: place for place, name in enumerate(LONGEST)}
+    places = {name: place for place, name in enumerate(ORDER)}
     items.sort(key=lambda item: places.get(item.path.stem, len(places)))
 
 
