@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyspark
 import pytest
 from pyspark.sql import SparkSession
 from topologies import line, step
@@ -420,3 +421,8 @@ def test_an_operator_with_state_needs_spark_to_keep_it(spark: SparkSession, tmp_
     stream.operator("count", same, mode="arrow", stateful=True, grouping="fields:key").sink("out", "memory")
     with pytest.raises(TopologyError, match=r"operator 'count'.*expected mode='dataframe'"):
         RunningTopology(job.build(), spark, tmp_path / "run")
+
+
+def test_workers_import_pyspark_as_it_is_installed_with_its_bytecode(spark: SparkSession) -> None:
+    found = spark.sparkContext.parallelize([0], 1).map(lambda _: __import__("pyspark").__file__).collect()
+    assert found == [pyspark.__file__]

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import os
 import sys
+import sysconfig
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
+import pyspark
 from pyspark.sql import SparkSession
 
 from foretide.spark.inputs.registration import register_sources
 from foretide.spark.settings import PRELOAD_VARIABLE
 
-__all__ = ["create_session", "session_settings"]
+__all__ = ["create_session", "session_settings", "worker_python"]
+
+_SCRIPT = Path(__file__).with_name("worker_python.sh")
+# Tells the script which interpreter it stands for.
+_PYTHON_VARIABLE = "FORETIDE_PYTHON"
 
 
 def session_settings(preload: Sequence[str] = ()) -> dict[str, str]:
@@ -40,6 +47,21 @@ def session_settings(preload: Sequence[str] = ()) -> dict[str, str]:
     }
 
 
+def worker_python(master: str) -> str:
+    """Return what starts Python in Spark's processes.
+
+    Spark puts archives in front of their path, without bytecode: each process would spend most of a second on compiling
+    PySpark. Where all of them run on this machine, with the PySpark that is installed beside Foretide, a script leaves
+    the archives out.
+    """
+    installed = Path(pyspark.__file__).parent
+    is_own = installed.parent == Path(sysconfig.get_path("purelib"))
+    is_used = installed == Path(os.environ.get("SPARK_HOME") or installed)
+    if master.startswith("local") and is_own and is_used and os.access(_SCRIPT, os.X_OK):
+        return str(_SCRIPT)
+    return sys.executable
+
+
 def create_session(
     master: str = "local[*]",
     name: str = "foretide",
@@ -60,10 +82,13 @@ def create_session(
     settings : mapping of str to str
         Further Spark settings, which win.
     """
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["PYSPARK_DRIVER_PYTHON"] = os.environ[_PYTHON_VARIABLE] = sys.executable
+    os.environ["PYSPARK_PYTHON"] = python = worker_python(master)
     os.environ[PRELOAD_VARIABLE] = ",".join(preload)
     builder = SparkSession.builder.master(master).appName(name)
     defaults = {
+        "spark.pyspark.python": python,
+        f"spark.executorEnv.{_PYTHON_VARIABLE}": sys.executable,
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.host": "127.0.0.1" if master.startswith("local") else None,
