@@ -19,8 +19,7 @@ run: venv java ## Run the main job: an application on Spark, steered ahead of it
 test: venv java postgres maven chromium ## Run every check: format, lint, types, layers, tests, documentation
 	@$(MAKE) --no-print-directory -j 2 --output-sync=target lint docs warm-up
 	@$(MAKE) --no-print-directory unit
-	@$(MAKE) --no-print-directory slow
-	@$(MAKE) --no-print-directory browser
+	@$(MAKE) --no-print-directory -j 2 --output-sync=target slow browser
 	@$(MAKE) --no-print-directory spark
 
 check: lint unit ## Run what a change needs at once: format, lint, types, layers, quick tests
@@ -65,7 +64,7 @@ browser: venv chromium ## Run the dashboard's tests in headless Chromium
 	$(BIN)/pytest -q -m browser tests/browser
 
 spark: venv java maven ## Run the tests on Spark and on Kafka
-	$(BIN)/pytest -q --durations=12 -m "spark or kafka" -n 2 --dist loadscope --no-loadscope-reorder \
+	$(BIN)/pytest -q --durations=12 -m "spark or kafka" -n 3 --dist loadscope --no-loadscope-reorder \
 		tests/spark tests/contracts/test_transport.py tests/unit/kafka tests/unit/commands/test_kafka_commands.py
 
 format: venv ## Format the code

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+import pytest
 from drawing import examples
 from hypothesis import given
 from hypothesis import strategies as st
@@ -42,6 +43,7 @@ def models(draw: st.DrawFn) -> tuple[Lookahead, Scenarios]:
 
 @examples(0.8)
 @given(drawn=models(), more=st.integers(1, 5))
+@pytest.mark.slow
 def test_more_replicas_never_make_anyone_wait_longer(drawn: tuple[Lookahead, Scenarios], more: int) -> None:
     model, scenarios = drawn
     prices = Prices(patience_s=2.0, lateness=0.3)

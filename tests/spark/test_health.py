@@ -14,6 +14,7 @@ from foretide.experiments.split import declare
 from foretide.health.features import MACHINE_NAMES, WORKER_NAMES
 from foretide.spark import EngineSettings, start
 from foretide.spark.steering.executors import ExecutorsUnavailable
+from foretide.spark.tasks.statistics import BatchStatistics
 from foretide.spark.workers.bypassing import SplitBypass
 from foretide.spark.workers.health import HealthWatch, watch_health
 from foretide.store import RunSpec, RunStore
@@ -34,8 +35,13 @@ def test_i3_i1_features_are_stored_and_split_ratios_heeded(
                 wait_for(lambda: len([s for s in watch.samples if s.level == "worker"]) >= 3, check=running.check)
                 version = splitter.split([7, 3, 2])
                 splitter.bypass("2", "for the test")
-                wait_for(lambda: running.batches()[-1].plan_version > version, check=running.check)
-                bypassed = running.batches()[-1]
+
+                def heeding() -> list[BatchStatistics]:
+                    done = running.batches()
+                    return [batch for batch in done if batch.plan_version > version and ("query", 0) in batch.operators]
+
+                wait_for(heeding, check=running.check)
+                bypassed = heeding()[-1]
         finally:
             running.stop()
         recorder.flush()

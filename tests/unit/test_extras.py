@@ -204,6 +204,7 @@ def without_extras(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, 
 
 
 @pytest.mark.parametrize("line", WORKS)
+@pytest.mark.slow
 def test_the_core_works_without_extras(line: str, without_extras: tuple[object, dict[str, tuple[int, str]]]) -> None:
     code, output = without_extras[1][line]
     assert code == 0, output

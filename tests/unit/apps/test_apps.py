@@ -74,6 +74,7 @@ def test_operators_by_hand_give_exactly_what_is_expected(
 
 
 @pytest.mark.parametrize(("name", "options"), CASES)
+@pytest.mark.slow
 def test_declared_shares_are_near_those_of_the_operators(
     name: str, options: dict[str, Any], run_by_hand: Callable[..., Any], short_trace: str
 ) -> None:

@@ -8,6 +8,8 @@ from typer.testing import CliRunner
 
 from foretide.cli import app
 
+pytestmark = pytest.mark.slow
+
 HEAD = "second,events_per_second\n"
 PLAIN = ("compare", "--traces", "monday.csv", "--policies", "ds2")
 GRIDS = ("--grid", "ds2.utilisation_target=1,0.5", "--grid", "static.by_operator=0.5,1")

@@ -46,6 +46,7 @@ def test_a_port_in_use_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+@pytest.mark.slow
 def test_it_serves_until_it_is_told_to_end(tmp_path: Path, kind: str, request: pytest.FixtureRequest) -> None:
     store = str(tmp_path / "runs.db")
     if kind == "postgres":

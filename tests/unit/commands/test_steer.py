@@ -92,6 +92,7 @@ def test_it_decides_where_spark_is_not_installed(
         (("--policy", "static-peak"), "whose peak is known, for static-peak"),
     ],
 )
+@pytest.mark.slow
 def test_a_policy_that_cannot_be_is_one_message(
     tmp_path: Path, steer: Callable[..., subprocess.CompletedProcess[str]], arguments: tuple[str, ...], message: str
 ) -> None:

@@ -22,6 +22,8 @@ from foretide.experiments.reproduce.sim_runs import first_part, read_again
 from foretide.plan.load import needed_replicas
 from foretide.traces import RateTrace, load_trace
 
+pytestmark = pytest.mark.slow
+
 SMOOTHED = "pasps_twitter_smoothed"
 
 

@@ -78,6 +78,7 @@ def frozen(planner: RLearning, path: Path) -> RLearning:
 
 @pytest.mark.parametrize("rate, right", [(8.0, 1), (25.0, 3), (36.0, 4)])
 @pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.slow
 def test_d5_learns_the_degree_that_carries_the_rate(
     make_situation: MakeSituation, tmp_path: Path, rate: float, right: int, seed: int
 ) -> None:

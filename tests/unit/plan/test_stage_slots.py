@@ -165,6 +165,7 @@ def play(planner: Foretide, topology: Topology, **micro: float):  # type: ignore
     )
 
 
+@pytest.mark.slow
 class TestPlanner:
     def test_a_promise_is_kept_with_fewer_slots_the_longer_it_is(self) -> None:
         found = {text: play(Foretide(slo=text), chain()).metrics for text in ("p95<500ms", "p95<800ms")}

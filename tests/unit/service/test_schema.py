@@ -30,6 +30,7 @@ CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance,
 
 
 @pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE], ids=["valid", "invalid"])
+@pytest.mark.slow
 def test_every_answer_fits_the_schema(recorded: Path, mode: GenerationMode) -> None:
     app = create_app(RunStore(recorded, threaded=False), LIMITS)
     schema = schemathesis.openapi.from_asgi("/openapi.json", app, headers=HOST)

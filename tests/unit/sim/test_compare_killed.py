@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from waiting import wait_for
 
+pytestmark = pytest.mark.slow
+
 COMPARE = ["compare", "--traces", "pasps_*", "--policies", "pasps:basic,ds2,static", "--seeds", "100", "--jobs", "2"]
 
 

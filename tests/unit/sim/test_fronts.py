@@ -20,6 +20,8 @@ from foretide.sim.stress import Stress
 from foretide.topology import flow
 from foretide.traces import RateTrace
 
+pytestmark = pytest.mark.slow
+
 BOX = Box(least_cost=0.2, most_cost=1.2, least_ms=100.0, most_ms=10_000.0)
 
 

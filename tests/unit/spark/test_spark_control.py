@@ -195,6 +195,7 @@ class TestStore:
         assert found.cycle == 2
 
     @pytest.mark.parametrize("fault", ["locked", "corrupt", "full"])
+    @pytest.mark.slow
     def test_a_store_that_fails_does_not_disturb_the_run(
         self, fake_run: Callable[..., Any], tmp_path: Path, fault: str
     ) -> None:
