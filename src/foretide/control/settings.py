@@ -6,14 +6,14 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from foretide.config import Settings, validated
 from foretide.control.signals.stored import SignalSettings
 from foretide.errors import ConfigError
 from foretide.forecast import Forecaster, make_forecaster
 from foretide.plan import Guarded, GuardSettings, Planner, make_planner, standard_guards
-from foretide.plan.promise import Promise, parse_promise
+from foretide.plan.promise import Promise, PromiseText, parse_promise
 from foretide.plan.registry import find_planner
 
 __all__ = ["LONGEST_LEAD_S", "ControlSettings", "ExecutorSettings", "LoopSettings", "load_settings"]
@@ -117,17 +117,10 @@ class ControlSettings(Settings):
         default=None, description="A column of the store that says what input to plan for; none if not set."
     )
 
-    slo: str | None = Field(
+    slo: PromiseText | None = Field(
         default=None,
         description="A promise such as 'p95<500ms': kept by planners that take one, and measured for all.",
     )
-
-    @field_validator("slo")
-    @classmethod
-    def _promise_is_well_formed(cls, value: str | None) -> str | None:
-        if value is not None:
-            parse_promise(value)
-        return value
 
     @property
     def promise(self) -> Promise | None:

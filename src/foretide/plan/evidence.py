@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from foretide.plan.base import Situation
+from foretide.plan.possibilities import InputLevel
 from foretide.records import Floats, Window
 
 __all__ = ["Evidence", "Insight"]
@@ -18,8 +19,6 @@ _FORGET = 0.93
 # A replica that is busy for less than this part of its time, though events wait, is not slow but held up by something
 # that more replicas would not cure: operators that take turns on the same slots, for example.
 _LEAST_USE = 0.8
-# The level of the input follows a long memory, since errors of forecasts are remembered as long.
-_LEVEL_MEMORY = 50
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -73,8 +72,7 @@ class Evidence:
     _misses: Floats = field(default_factory=lambda: np.zeros(_STEPS * _LONGEST + 1))
     _used: list[tuple[float, Floats]] = field(default_factory=list)
     _before: Window | None = None
-    _level: Floats | None = None
-    _seen: int = 0
+    _level: InputLevel = field(default_factory=InputLevel)
 
     def observe(self, situation: Situation) -> Insight:
         """Take in the interval that ended, and return what is known now; start over if the clock jumped back."""
@@ -95,14 +93,14 @@ class Evidence:
             activation_s=self._activation_s(window),
             overhead=overhead,
             witnesses=witnesses,
-            level=self._follow(window),
+            level=self._level.follow(window.arrived / window.duration_s),
         )
 
     def _start_over(self) -> None:
         """Forget everything: the clock has jumped back, or another topology runs."""
         fresh = Evidence(self.backlog_s, self.memory_s, self.activation_s)
         self._plans, self._misses, self._used = fresh._plans, fresh._misses, fresh._used
-        self._before, self._level, self._seen = None, None, 0
+        self._before, self._level = None, fresh._level
 
     def _activation_s(self, window: Window) -> float:
         if self.activation_s is not None:
@@ -153,11 +151,3 @@ class Evidence:
             return np.ones(operators), 0
         use = np.fmax.reduce([use for _, use in self._used])
         return 1.0 / np.where(np.isnan(use), np.nanmean(use), use), len(self._used)
-
-    def _follow(self, window: Window) -> Floats:
-        """Return the mean input of each source, the last intervals counting a little more."""
-        rate = window.arrived / window.duration_s
-        self._seen += 1
-        part = max(1.0 / self._seen, 1.0 / _LEVEL_MEMORY)
-        self._level = rate if self._level is None else self._level + part * (rate - self._level)
-        return self._level

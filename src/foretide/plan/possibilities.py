@@ -10,13 +10,15 @@ import numpy as np
 from foretide.plan.lookahead import Scenarios
 from foretide.records import Floats, Forecast
 
-__all__ = ["middle_and_sides", "scenarios"]
+__all__ = ["InputLevel", "middle_and_sides", "scenarios"]
 
 _LOW, _MIDDLE, _HIGH = 0.1, 0.5, 0.9
 # Scenarios of the interval that is planned, and of the time before it.
 _DURING, _BEFORE = 7, 3
 # Errors grow with the rate, but not without limit: forecasts of almost nothing would imply no error at all.
 _LEAST, _MOST = 0.4, 2.5
+# Intervals over which the level of the input is a mean.
+_LEVEL_MEMORY = 50
 
 
 def scenarios(
@@ -59,6 +61,28 @@ def scenarios(
     return Scenarios(
         before=np.vstack((before, last)), during=np.vstack((during, last)), weight=np.append(weight, persistence)
     )
+
+
+class InputLevel:
+    """The mean input of each source over a long time, the last intervals counting a little more.
+
+    The memory is long, since errors of forecasts are remembered as long.
+
+    >>> level = InputLevel()
+    >>> [float(level.follow(np.array([rate]))[0]) for rate in (10.0, 20.0)]
+    [10.0, 15.0]
+    """
+
+    def __init__(self) -> None:
+        self._level: Floats | None = None
+        self._seen = 0
+
+    def follow(self, rate: Floats) -> Floats:
+        """Take in the events per second of an interval, and return the level."""
+        self._seen += 1
+        part = max(1.0 / self._seen, 1.0 / _LEVEL_MEMORY)
+        self._level = rate if self._level is None else self._level + part * (rate - self._level)
+        return self._level
 
 
 def middle_and_sides(forecast: Forecast, from_s: float, to_s: float) -> tuple[float, float, float]:

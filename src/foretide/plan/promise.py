@@ -5,14 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Annotated, TypeAlias
 
 import numpy as np
+from pydantic import AfterValidator
 
 from foretide.errors import ConfigError
 from foretide.latency import LatencyHistogram
 from foretide.records import BatchRun, Floats
 
-__all__ = ["Promise", "PromiseScore", "interval_quantile_s", "parse_promise", "score_promise"]
+__all__ = ["Promise", "PromiseScore", "PromiseText", "interval_quantile_s", "parse_promise", "score_promise"]
 
 _FORM = re.compile(r"\s*p(?P<level>\d{1,2}(?:\.\d+)?)\s*(?:<=?|≤)\s*(?P<value>\d+(?:\.\d+)?)\s*(?P<unit>ms|s|min)\s*")
 _SECONDS = {"ms": 1e-3, "s": 1.0, "min": 60.0}
@@ -37,6 +39,15 @@ class Promise:
     def __str__(self) -> str:
         target = f"{self.target_s:g}s" if self.target_s >= 10 else f"{1e3 * self.target_s:g}ms"
         return f"p{100 * self.quantile:g}<{target}"
+
+
+def _checked(text: str) -> str:
+    parse_promise(text)
+    return text
+
+
+#: A promise as a setting: a text that `parse_promise` can read.
+PromiseText: TypeAlias = Annotated[str, AfterValidator(_checked)]
 
 
 def parse_promise(text: str, setting: str = "slo") -> Promise:

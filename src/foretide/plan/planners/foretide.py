@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from pydantic import Field, PrivateAttr, field_validator
+from pydantic import Field, PrivateAttr
 
 from foretide.errors import PlanError
 from foretide.plan.base import Planner, Situation
@@ -16,7 +16,7 @@ from foretide.plan.knobs import Axis, Knob
 from foretide.plan.load import busy_replicas, operator_shares, queue_load, source_mix, whole_replicas
 from foretide.plan.lookahead import Lookahead, Prices, Scenarios
 from foretide.plan.possibilities import scenarios
-from foretide.plan.promise import Promise, parse_promise
+from foretide.plan.promise import Promise, PromiseText, parse_promise
 from foretide.plan.stages.policy import StageKnowledge, StagePolicy
 from foretide.records import Floats, Forecast, Plan, SharedSlots, Term
 
@@ -124,7 +124,7 @@ class Foretide(Planner):
         allow_inf_nan=False,
         description="Seconds from a plan until its replicas are active; unset, it is learnt.",
     )
-    slo: str | None = Field(
+    slo: PromiseText | None = Field(
         default=None,
         description="A promise such as 'p95<500ms', where operators share slots: the fewest slots that keep it.",
     )
@@ -140,13 +140,6 @@ class Foretide(Planner):
     def intervals_ahead(self) -> int:
         """Up to the end of the interval that is planned, as far as that is known yet."""
         return 1 + int(np.ceil(self._delay_in_intervals - 1e-9))
-
-    @field_validator("slo")
-    @classmethod
-    def _promise_is_well_formed(cls, value: str | None) -> str | None:
-        if value is not None:
-            parse_promise(value)
-        return value
 
     @property
     def promise(self) -> Promise | None:
@@ -173,23 +166,20 @@ class Foretide(Planner):
         self._resumed = StageKnowledge.parse(knowledge)
 
     def _plan_slots(self, situation: Situation, stages: SharedSlots) -> Plan:
-        policy = self._policy_for(stages)
-        _forecasts(situation)
-        td_s = situation.window.duration_s
-        decision = policy.decide(
+        decision = self._policy_for(stages).decide(
             situation,
+            _forecasts(situation),
             patience=self.patience,
             persistence=self.persistence,
             promise=self.promise,
             risk=self.risk,
         )
-        self._delay_in_intervals = policy.activation_s / td_s
-        choice, demand = decision.choice, decision.load.busy
+        self._delay_in_intervals = decision.activation_s / situation.window.duration_s
         return self.decide_slots(
             situation,
-            choice.slots,
+            decision.choice.slots,
             decision.terms,
-            demand=demand,
+            demand=decision.demand,
             hiring=decision.hiring,
             warnings=decision.warnings,
         )

@@ -10,26 +10,28 @@ import numpy as np
 
 from foretide.plan.base import Situation
 from foretide.plan.lookahead import Scenarios
-from foretide.plan.possibilities import scenarios
+from foretide.plan.possibilities import InputLevel, scenarios
 from foretide.plan.promise import Promise, interval_quantile_s
-from foretide.plan.stages.batch_model import BatchModel, StageMemory
+from foretide.plan.stages.batch_model import BatchModel, StageFigures, StageMemory
 from foretide.plan.stages.slots import SlotChoice, SlotPrices, StageLoad, choose_slots, least_latency_s, stage_loads
-from foretide.records import Floats, Hiring, SharedSlots, Term
+from foretide.records import Floats, Forecast, Hiring, SharedSlots, Term
 
 __all__ = ["StageDecision", "StageKnowledge", "StagePolicy"]
 
-# The level of the input follows a long memory, since errors of forecasts are remembered as long.
-_LEVEL_MEMORY = 50
 # How fast the target within which plans are made follows promises kept and broken, and how far it may go.
 _LEARN_MARGIN, _LEAST_MARGIN = 0.05, 0.5
 
 
 @dataclass(frozen=True, eq=False)
 class StageDecision:
-    """The slots of every stage, with all that led to them."""
+    """The slots of every stage, with all that led to them.
+
+    `activation_s` is the time until all stages run with them, `demand` the slots that each operator keeps busy.
+    """
 
     choice: SlotChoice
-    load: StageLoad
+    activation_s: float
+    demand: Floats
     hiring: Mapping[str, Hiring]
     terms: tuple[Term, ...]
     warnings: tuple[str, ...]
@@ -73,14 +75,8 @@ class StagePolicy:
     def __init__(self, stages: SharedSlots) -> None:
         self.stages = stages
         self.model = BatchModel(stages)
-        self._level: Floats | None = None
-        self._seen = 0
+        self._level = InputLevel()
         self._margin = 1.0
-
-    @property
-    def activation_s(self) -> float:
-        """Seconds from a plan until all stages run with its slots."""
-        return max(self.model.figures(stage).activation_s for stage in range(len(self.stages.names)))
 
     def learnt(self) -> dict[str, Any]:
         """Return what was learnt, as plain data."""
@@ -92,23 +88,31 @@ class StagePolicy:
         self._margin = known.margin
 
     def decide(
-        self, situation: Situation, *, patience: float, persistence: float, promise: Promise | None, risk: float
+        self,
+        situation: Situation,
+        forecasts: list[Forecast],
+        *,
+        patience: float,
+        persistence: float,
+        promise: Promise | None,
+        risk: float,
     ) -> StageDecision:
         """Take in the interval that ended, and return the slots for the next.
 
-        `patience` is in latencies that no slots can avoid; the rest is as in the settings of the planner.
+        There is a forecast for each source. `patience` is in latencies that no slots can avoid; the rest is as in the
+        settings of the planner.
         """
         window = situation.window
         self._learn(situation, promise, risk)
         figures = [self.model.figures(stage) for stage in range(len(self.stages.names))]
-        td_s, delay_s = window.duration_s, self.activation_s
+        td_s, delay_s = window.duration_s, max(one.activation_s for one in figures)
         goes_on = persistence ** (1.0 + 2.0 * delay_s / td_s)
-        forecasts = [situation.forecasts[source] for source in window.layout.sources]
-        level = self._follow(window.arrived / td_s)
+        level = self._level.follow(window.arrived / td_s)
         found = scenarios(forecasts, window.arrived / td_s, level, spans_s=(delay_s, td_s), persistence=goes_on)
         load = stage_loads(situation, figures, found)
+        least_s = least_latency_s(self.stages, figures)
         prices = SlotPrices(
-            patience_s=patience * least_latency_s(self.stages, figures),
+            patience_s=patience * least_s,
             quantile=0.95 if promise is None else promise.quantile,
             target_s=np.inf if promise is None else promise.target_s,
             margin=self._margin,
@@ -118,10 +122,11 @@ class StagePolicy:
         self.model.asked(situation.now_s, choice.slots.tolist())
         terms = (
             *self._input_terms(situation, found, load, goes_on, delay_s),
-            *self._model_terms(load),
+            *self._model_terms(figures, load),
             *self._choice_terms(choice, prices, promise),
         )
-        return StageDecision(choice, load, self._hiring(choice, load), terms, self._warnings(choice, promise, risk))
+        warnings = () if promise is None else self._warnings(choice, promise, risk, least_s)
+        return StageDecision(choice, delay_s, load.busy, self._hiring(choice, load), terms, warnings)
 
     def _hiring(self, choice: SlotChoice, load: StageLoad) -> dict[str, Hiring]:
         """Return how stages hire slots for their batches, where they can."""
@@ -141,22 +146,14 @@ class StagePolicy:
             step = -_LEARN_MARGIN * (1 - risk) if late_s > promise.target_s else _LEARN_MARGIN * risk
             self._margin = float(np.clip(self._margin + step, _LEAST_MARGIN, 1.0))
 
-    def _follow(self, rate: Floats) -> Floats:
-        self._seen += 1
-        part = max(1.0 / self._seen, 1.0 / _LEVEL_MEMORY)
-        self._level = rate if self._level is None else self._level + part * (rate - self._level)
-        return self._level
-
-    def _warnings(self, choice: SlotChoice, promise: Promise | None, risk: float) -> tuple[str, ...]:
-        if promise is None or choice.broken <= risk + 1e-9:
+    def _warnings(self, choice: SlotChoice, promise: Promise, risk: float, least_s: float) -> tuple[str, ...]:
+        if choice.broken <= risk + 1e-9:
             return ()
         names = [
             f"stage {name!r} may have {most} slots"
             for name, slots, most in zip(self.stages.names, choice.slots, self.stages.most, strict=True)
             if slots >= most
         ]
-        figures = [self.model.figures(stage) for stage in range(len(self.stages.names))]
-        least_s = least_latency_s(self.stages, figures)
         way = (
             f"{', '.join(names)}: raise its maximum"
             if names and least_s < promise.target_s
@@ -183,8 +180,8 @@ class StagePolicy:
             Term("et", "execution time of one event", "measured: busy time / processed", window.execution_s, "s"),
         )
 
-    def _model_terms(self, load: StageLoad) -> tuple[Term, ...]:
-        spread, figures = self.stages.spread, [self.model.figures(stage) for stage in range(len(self.stages.names))]
+    def _model_terms(self, figures: list[StageFigures], load: StageLoad) -> tuple[Term, ...]:
+        spread = self.stages.spread
         learnt = f"learnt from {min(one.batches for one in figures)} batches"
 
         def term(symbol: str, meaning: str, values: list[float], unit: str = "") -> Term:
