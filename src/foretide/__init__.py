@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from foretide.errors import ForetideError
     from foretide.forecast import make_forecaster
     from foretide.plan import make_planner
-    from foretide.spark.steering.attach import attach
+    from foretide.spark.attached.attach import attach
     from foretide.topology import Topology, flow, load_topology
 
 __all__ = [
@@ -41,7 +41,7 @@ _HOME = {
     "ForetideError": "foretide.errors",
     "LoopSettings": "foretide.control",
     "Topology": "foretide.topology",
-    "attach": "foretide.spark.steering.attach",
+    "attach": "foretide.spark.attached.attach",
     "flow": "foretide.topology",
     "load_settings": "foretide.control",
     "load_topology": "foretide.topology",

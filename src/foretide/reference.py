@@ -23,9 +23,9 @@ from foretide.plan.registry import PLANNERS
 from foretide.service.settings import ServiceSettings
 from foretide.sim.settings import Failure, Keys, MicroBatch, Restart, SimulationSettings, Workers
 from foretide.sim.stress import Stress
+from foretide.spark.attached.settings import AttachSettings
 from foretide.spark.settings import EngineSettings
 from foretide.spark.sinks.postgres import PostgresSinkSettings
-from foretide.spark.steering.attach import AttachSettings
 from foretide.spark.steering.executors import ExecutorSettings
 from foretide.store.settings import StoreSettings
 

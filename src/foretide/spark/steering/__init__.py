@@ -1,4 +1,4 @@
-"""Control of what runs on Spark: measuring, acting on replicas and executors, and `attach` for foreign queries.
+"""Control of what runs on Spark: measuring, acting on replicas and on executors.
 
 May import `spark.driver` and the rooms below it.
 """
