@@ -26,13 +26,14 @@ with needs_extra("kafka", "a Kafka broker"):
 
 __all__ = ["Broker", "BrokerInfo", "default_directory", "find_broker", "free_port"]
 
+_LOOPBACK = "127.0.0.1"
 _START_S = 120.0
 _STOP_S = 30.0
 _PROPERTIES = """process.roles=broker,controller
 node.id=1
 controller.quorum.bootstrap.servers=127.0.0.1:{controller}
-listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
-advertised.listeners=PLAINTEXT://127.0.0.1:{port}
+listeners=PLAINTEXT://{host}:{port},CONTROLLER://127.0.0.1:{controller}
+advertised.listeners=PLAINTEXT://{host}:{port}
 controller.listener.names=CONTROLLER
 listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
 log.dirs={data}
@@ -86,10 +87,10 @@ def default_directory() -> Path:
     return cache_directory() / "kafka"
 
 
-def free_port() -> int:
+def free_port(host: str = _LOOPBACK) -> int:
     """Return a port that nobody listens on."""
     with socket.socket() as place:
-        place.bind(("127.0.0.1", 0))
+        place.bind((host, 0))
         return int(place.getsockname()[1])
 
 
@@ -107,7 +108,7 @@ def find_broker(directory: str | Path | None = None) -> BrokerInfo | None:
 class Broker:
     """A single-node Kafka broker, started and stopped from Python.
 
-    Its packages come from Maven Central once. It listens on loopback alone. Data outlast a stop: the same directory
+    Its packages come from Maven Central once. It listens at one address alone. Data outlast a stop: the same directory
     gives the same topics.
 
     Parameters
@@ -118,11 +119,22 @@ class Broker:
         Where clients connect; 0 takes a free one.
     heap_mb : int
         Memory of the Java heap.
+    host : str
+        The address of this machine at which clients reach it: loopback unless they run elsewhere. It asks nobody for a
+        password.
     """
 
-    def __init__(self, directory: str | Path | None = None, port: int = 9092, *, heap_mb: int = 512) -> None:
+    def __init__(
+        self,
+        directory: str | Path | None = None,
+        port: int = 9092,
+        *,
+        heap_mb: int = 512,
+        host: str = _LOOPBACK,
+    ) -> None:
         self.directory = Path(directory or default_directory()).absolute()
-        self.port = port or free_port()
+        self.host = host
+        self.port = port or free_port(host)
         self._controller = self._known_controller() or free_port()
         self._heap_mb = heap_mb
         self._process: subprocess.Popen[bytes] | None = None
@@ -130,7 +142,7 @@ class Broker:
     @property
     def servers(self) -> str:
         """The bootstrap servers."""
-        return f"127.0.0.1:{self.port}"
+        return f"{self.host}:{self.port}"
 
     @property
     def log(self) -> Path:
@@ -210,7 +222,7 @@ class Broker:
         with socket.socket() as place:
             place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
-                place.bind(("127.0.0.1", self.port))
+                place.bind((self.host, self.port))
             except OSError as error:
                 raise KafkaError(
                     f"port {self.port}: expected it to be free, got {error.strerror}; stop what listens there, or "
@@ -221,7 +233,7 @@ class Broker:
         """Write the configuration; format the storage unless it is."""
         data = self.directory / "data"
         data.mkdir(parents=True, exist_ok=True)
-        properties = _PROPERTIES.format(port=self.port, controller=self._controller, data=data)
+        properties = _PROPERTIES.format(host=self.host, port=self.port, controller=self._controller, data=data)
         (self.directory / "server.properties").write_text(properties, encoding="utf-8")
         (self.directory / "log4j2.properties").write_text(_LOGGING.format(log=self.log), encoding="utf-8")
         if (data / "meta.properties").exists():

@@ -95,6 +95,18 @@ def test_a_broker_that_is_given_up_while_it_starts_is_stopped(
     assert not (broker.directory / "broker.json").exists()
 
 
+def test_clients_elsewhere_reach_a_broker_at_the_address_it_was_given(tmp_path: Path) -> None:
+    broker = Broker(tmp_path, 19092, host="127.0.0.9")
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "meta.properties").touch()
+    broker._prepare("")
+    told = (tmp_path / "server.properties").read_text().splitlines()
+    assert broker.servers == "127.0.0.9:19092"
+    assert "advertised.listeners=PLAINTEXT://127.0.0.9:19092" in told
+    assert any(line.startswith("listeners=PLAINTEXT://127.0.0.9:19092,CONTROLLER://127.0.0.1:") for line in told)
+    assert Broker(tmp_path, 0)._controller == broker._controller
+
+
 @pytest.mark.parametrize(
     "text",
     ["", "{", json.dumps({"pid": os.getpid(), "servers": "x", "directory": "y"})],
