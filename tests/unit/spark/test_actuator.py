@@ -16,13 +16,13 @@ from foretide.control.runtime import RuntimeActuator
 from foretide.errors import ActuatorError, ConfigError
 from foretide.records import Forecast, Layout, Plan
 from foretide.spark.steering.actuator import SparkActuator
-from foretide.spark.steering.executor_demand import slots_ahead
 from foretide.spark.steering.executors import (
     ExecutorManager,
     ExecutorSettings,
     ExecutorsUnavailable,
     open_scheduler,
 )
+from foretide.spark.steering.executors.demand import slots_ahead
 from foretide.store import RuntimeStore
 
 LINE = line(step("a", replicas=(1, 4)), step("b", replicas=(2, 6)))

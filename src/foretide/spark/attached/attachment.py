@@ -22,8 +22,8 @@ from foretide.spark.attached.kafka_bound import KafkaBound
 from foretide.spark.attached.measuring import QueryMetrics, stand_in
 from foretide.spark.attached.settings import AttachSettings
 from foretide.spark.driver.query_progress import ProgressLog, QueryTotals
-from foretide.spark.steering.executor_demand import slots_ahead
 from foretide.spark.steering.executors import ExecutorCounts, ExecutorManager, Scheduler
+from foretide.spark.steering.executors.demand import slots_ahead
 from foretide.topology import Topology
 
 __all__ = ["Attachment"]

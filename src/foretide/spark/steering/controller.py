@@ -31,8 +31,8 @@ from foretide.spark.driver.run import ControlStatus
 from foretide.spark.driver.running_topology import RunningTopology
 from foretide.spark.settings import EngineSettings
 from foretide.spark.steering.actuator import Changeable, SparkActuator
-from foretide.spark.steering.executor_demand import slots_ahead
 from foretide.spark.steering.executors import ExecutorCounts, ExecutorManager, ExecutorSettings, open_scheduler
+from foretide.spark.steering.executors.demand import slots_ahead
 from foretide.spark.steering.monitor import Observed, Sample, SparkMonitor
 from foretide.spark.steering.sampling import Sampler, SampleRecorder
 from foretide.spark.steering.waking import grown_backlog

@@ -12,8 +12,8 @@ from typing import Literal, TypeAlias
 
 from foretide.errors import ActuatorError
 from foretide.spark.steering.actuator import Changeable
-from foretide.spark.steering.executor_target import ExecutorTarget
 from foretide.spark.steering.executors import Scheduler
+from foretide.spark.steering.executors.target import ExecutorTarget
 
 __all__ = ["ExecutorBypass", "Replacement", "SplitBypass"]
 
