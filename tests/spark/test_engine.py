@@ -17,12 +17,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyspark
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from topologies import line, step
 from waiting import wait_for
 
 from foretide.errors import ConfigError, ForetideError, TopologyError
 from foretide.spark import EngineSettings, RunningTopology, start
+from foretide.spark.batches.checkpoint_files import MANAGER_SETTING, quick_checkpoint_files
 from foretide.spark.errors import CheckpointError, OperatorError
 from foretide.topology import GroupingSpec, Topology, flow
 from foretide.traces import Replay, load_trace, payload
@@ -426,3 +427,37 @@ def test_an_operator_with_state_needs_spark_to_keep_it(spark: SparkSession, tmp_
 def test_workers_import_pyspark_as_it_is_installed_with_its_bytecode(spark: SparkSession) -> None:
     found = spark.sparkContext.parallelize([0], 1).map(lambda _: __import__("pyspark").__file__).collect()
     assert found == [pyspark.__file__]
+
+
+class TestCheckpointFiles:
+    def managers(self, spark: SparkSession, path: Path) -> list[str | None]:
+        """Return what the first batch of a query that starts now has for its checkpoint's files."""
+        seen: list[str | None] = []
+
+        def look(frame: DataFrame, _: int) -> None:
+            seen.append(frame.sparkSession.conf.get(MANAGER_SETTING, None))
+
+        frame = spark.readStream.format("rate").load()
+        with quick_checkpoint_files(spark):
+            query = frame.writeStream.foreachBatch(look).option("checkpointLocation", str(path)).start()
+        try:
+            wait_for(lambda: bool(seen))
+        finally:
+            query.stop()
+        return seen
+
+    def test_a_local_checkpoint_is_written_the_quick_way_and_other_queries_stay_as_they_are(
+        self, spark: SparkSession, tmp_path: Path
+    ) -> None:
+        [manager, *_] = self.managers(spark, tmp_path)
+        assert manager is not None and manager.endswith("FileSystemBasedCheckpointFileManager")
+        assert spark.conf.get(MANAGER_SETTING, None) is None
+
+    def test_a_manager_that_the_user_chose_stays(self, spark: SparkSession, tmp_path: Path) -> None:
+        own = "org.apache.spark.sql.execution.streaming.checkpointing.FileContextBasedCheckpointFileManager"
+        spark.conf.set(MANAGER_SETTING, own)
+        try:
+            assert self.managers(spark, tmp_path)[0] == own
+            assert spark.conf.get(MANAGER_SETTING) == own
+        finally:
+            spark.conf.unset(MANAGER_SETTING)

@@ -22,6 +22,7 @@ from foretide.errors import ForetideError
 from foretide.health.task_features import FeatureOrder
 from foretide.records.sharing import share_out
 from foretide.spark.batches.admission import Admission, Reading
+from foretide.spark.batches.checkpoint_files import quick_checkpoint_files
 from foretide.spark.batches.ends import StageEnds
 from foretide.spark.batches.failures import FailureWatch
 from foretide.spark.batches.job import StageJob
@@ -118,7 +119,8 @@ class StageRunner:
         head = self.stage.operators[0] if self.stage.operators else None
         if head is not None and "output_mode" in head.options:
             writer = writer.outputMode(head.options["output_mode"])
-        self.query = writer.start()
+        with quick_checkpoint_files(self._spark):
+            self.query = writer.start()
 
     def run_batch(self, frame: DataFrame, batch_id: int) -> None:
         """Run one batch, from positions to commit; Spark calls this with the same id again after a failure."""
