@@ -17,6 +17,8 @@ from foretide.commands.machine.doctor import doctor
 from foretide.commands.machine.init import init
 from foretide.commands.machine.warm_up import warm_up
 from foretide.commands.planners import planners
+from foretide.commands.running.attach import SETTINGS as ATTACH_SETTINGS
+from foretide.commands.running.attach import attach
 from foretide.commands.running.plan_spark import plan_spark
 from foretide.commands.running.profile import profile
 from foretide.commands.running.run import run
@@ -45,6 +47,7 @@ app.command("warm-up")(warm_up)
 app.command()(show)
 app.command("plan-spark")(plan_spark)
 app.command()(run)
+app.command("attach", **ATTACH_SETTINGS)(attach)
 app.command()(steer)
 app.command()(why)
 app.command()(profile)

@@ -16,7 +16,7 @@ from foretide.plan import Guarded, GuardSettings, Planner, make_planner, standar
 from foretide.plan.promise import Promise, PromiseText, parse_promise
 from foretide.plan.registry import find_planner
 
-__all__ = ["LONGEST_LEAD_S", "ControlSettings", "ExecutorSettings", "LoopSettings", "load_settings"]
+__all__ = ["LONGEST_LEAD_S", "ControlSettings", "ExecutorSettings", "LoopSettings", "attached_control", "load_settings"]
 
 #: The longest lead time of executors that is learnt and planned for, in seconds.
 LONGEST_LEAD_S = 600.0
@@ -140,6 +140,16 @@ class ControlSettings(Settings):
     def make_forecaster(self) -> Forecaster:
         """Return the forecaster with its settings."""
         return make_forecaster(self.forecaster, **self.forecasters.get(self.forecaster, {}))
+
+
+def attached_control() -> ControlSettings:
+    """Return the set-up for an application of the user's own unless something else is said.
+
+    Executors take longer to come than slots, and a query tells of itself only once a batch.
+    """
+    return ControlSettings(
+        loop=LoopSettings(td_s=10.0, sample_s=1.0, stale_after_s=60.0), guards=GuardSettings(utilisation_target=0.8)
+    )
 
 
 def load_settings(path: str | Path) -> ControlSettings:

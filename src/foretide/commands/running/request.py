@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from foretide.store import RunStore
     from foretide.topology import Topology
 
-__all__ = ["RunRequest", "default_master", "default_policy", "is_application"]
+__all__ = ["RunRequest", "default_master", "default_policy", "executor_bounds", "is_application"]
 
 #: What decides about an application unless someone else is named; the second where the first is not there.
 _DEFAULT_POLICIES = ("foretide", "pasps")
@@ -165,7 +165,7 @@ class RunRequest:
             self.settings,
             execution_s=None if profile is None else profile.execution_s,
             utilisation=_UTILISATION,
-            executors=_executors(self.executors, self.settings.executors),
+            executors=executor_bounds(self.executors, self.settings.executors),
             events=events,
         )
         found.settings.make_forecaster()  # before Spark is started: what it needs may not be installed
@@ -202,7 +202,7 @@ def _given(values: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _executors(text: str | None, of_file: ExecutorSettings | None) -> ExecutorSettings | None:
+def executor_bounds(text: str | None, of_file: ExecutorSettings | None) -> ExecutorSettings | None:
     """Return the settings of the executors: the bounds, such as ``1:4``, win over those of the file."""
     if text is None:
         return of_file

@@ -6,7 +6,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -73,7 +73,7 @@ class Attachment(Background):
         #: The records of the latest cycles, oldest first.
         self.decisions: deque[Decision] = deque(maxlen=10_000)
         self._manager = None if scheduler is None else ExecutorManager(scheduler, settings.executors)
-        self._detach = detach
+        self._log, self._detach = log, [detach]
         topology = stand_in(settings.executors)
         self._actuator = _ExecutorActuator(topology, self._manager, refused)
         control = settings.control
@@ -106,6 +106,16 @@ class Attachment(Background):
         )
         self.loop = ControlLoop(topology, parts, loop)
 
+    @property
+    def queries(self) -> tuple[QueryTotals, ...]:
+        """What each query that was heard of did so far."""
+        return tuple(self._log.totals().values())
+
+    def listen(self, spark: Any) -> None:
+        """Hear of the queries of a further session of the same application."""
+        spark.streams.addListener(self._log)
+        self._detach.append(lambda: spark.streams.removeListener(self._log))
+
     def _keep(self, decision: Decision) -> None:
         """Keep a decision, and ask for the executors that are expected to be needed by the time that one comes."""
         self.decisions.append(decision)
@@ -133,7 +143,8 @@ class Attachment(Background):
     def stop(self, timeout_s: float = 10.0) -> None:
         """Let go of the application; its executors stay as they are."""
         super().stop(timeout_s)
-        try:
-            self._detach()
-        except Exception:
-            _LOG.warning("the listener could not be removed", exc_info=True)
+        while self._detach:
+            try:
+                self._detach.pop()()
+            except Exception:
+                _LOG.warning("the listener could not be removed", exc_info=True)

@@ -6,8 +6,7 @@ from pydantic import Field
 
 from foretide.config import Settings
 from foretide.control import ControlSettings
-from foretide.control.settings import ExecutorSettings, LoopSettings
-from foretide.plan import GuardSettings
+from foretide.control.settings import ExecutorSettings, attached_control
 
 __all__ = ["AttachSettings"]
 
@@ -17,11 +16,7 @@ class AttachSettings(Settings):
 
     executors: ExecutorSettings = Field(default_factory=ExecutorSettings, description="Bounds of the executors.")
     control: ControlSettings = Field(
-        default_factory=lambda: ControlSettings(
-            loop=LoopSettings(td_s=10.0, sample_s=1.0, stale_after_s=60.0),
-            guards=GuardSettings(utilisation_target=0.8),
-        ),
-        description="Loop, planner, forecaster and guards.",
+        default_factory=attached_control, description="Loop, planner, forecaster and guards."
     )
     kafka_bound: bool = Field(
         default=False,
