@@ -92,6 +92,22 @@ class LatencyHistogram:
         place = int(np.searchsorted(np.cumsum(self._counts), level * self.count - 1e-9))
         return float(_LOW_S * _GROWTH ** (min(place, _BINS - 1) + 0.5))
 
+    def share_within(self, latency_s: float) -> float:
+        """Return the part of events that took no longer than so many seconds; NaN without events.
+
+        Within the bin that the latency falls into, events count as spread evenly.
+
+        >>> histogram = LatencyHistogram()
+        >>> histogram.add([0.1, 1.0], [50, 50])
+        >>> low, high = histogram.edges_s()[[141, 142]]  # the bin of a second
+        >>> [round(histogram.share_within(at), 3) for at in (low, (low + high) / 2, high)]
+        [0.5, 0.75, 1.0]
+        """
+        if not self.count:
+            return float("nan")
+        below = np.concatenate(([0], np.cumsum(self._counts)))
+        return float(np.interp(latency_s, self.edges_s(), below)) / self.count
+
 
 class Opening:
     """How a stream began: its latencies of the first seconds apart from those after, and when its first plan came.

@@ -14,7 +14,15 @@ from foretide.errors import ConfigError
 from foretide.latency import LatencyHistogram
 from foretide.records import BatchRun, Floats
 
-__all__ = ["Promise", "PromiseScore", "PromiseText", "interval_quantile_s", "parse_promise", "score_promise"]
+__all__ = [
+    "Promise",
+    "PromiseScore",
+    "PromiseTally",
+    "PromiseText",
+    "interval_quantile_s",
+    "parse_promise",
+    "score_promise",
+]
 
 _FORM = re.compile(r"\s*p(?P<level>\d{1,2}(?:\.\d+)?)\s*(?:<=?|≤)\s*(?P<value>\d+(?:\.\d+)?)\s*(?P<unit>ms|s|min)\s*")
 _SECONDS = {"ms": 1e-3, "s": 1.0, "min": 60.0}
@@ -127,13 +135,37 @@ def score_promise(
     >>> print(score_promise(parse_promise("p95<500ms"), [(1.0, fast), (2.0, fast), (3.0, slow)], 2.0))
     promise p95<500ms kept in 1 of 2 intervals (50%)
     """
-    found: dict[int, LatencyHistogram] = {}
-    first_s: float | None = None
+    tally = PromiseTally(promise, interval_s)
     for ended_at_s, histogram in latencies:
-        first_s = ended_at_s if first_s is None else first_s
-        found.setdefault(int((ended_at_s - first_s) / interval_s + 1e-9), LatencyHistogram()).merge(histogram)
-    late_s = [one.quantile_s(promise.quantile) for one in found.values() if one.count]
-    return PromiseScore(promise, sum(value <= promise.target_s for value in late_s), len(late_s))
+        tally.add(ended_at_s, histogram)
+    return tally.score()
+
+
+class PromiseTally:
+    """Counts in how many intervals a promise was kept, stretch by stretch; see `score_promise`."""
+
+    def __init__(self, promise: Promise, interval_s: float) -> None:
+        self._promise, self._interval_s = promise, interval_s
+        self._first_s: float | None = None
+        self._within: dict[int, tuple[float, int]] = {}
+
+    def add(self, ended_at_s: float, latency: LatencyHistogram, late: int | None = None) -> None:
+        """Take in the latencies of events that left in a stretch; the intervals begin with the first one.
+
+        `late` is how many of them took longer than promised, from whoever counts them; else the histogram tells, about.
+        """
+        self._first_s = ended_at_s if self._first_s is None else self._first_s
+        if not latency.count:
+            return
+        place = int((ended_at_s - self._first_s) / self._interval_s + 1e-9)
+        part = latency.share_within(self._promise.target_s) * latency.count if late is None else latency.count - late
+        within, count = self._within.get(place, (0.0, 0))
+        self._within[place] = (within + part, count + latency.count)
+
+    def score(self) -> PromiseScore:
+        """Return how well the promise was kept so far."""
+        kept = sum(within >= self._promise.quantile * count - 1e-6 for within, count in self._within.values())
+        return PromiseScore(self._promise, kept, len(self._within))
 
 
 def interval_quantile_s(batches: tuple[BatchRun, ...], quantile: float) -> float:

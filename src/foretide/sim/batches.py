@@ -81,7 +81,7 @@ class BatchNetwork(Wiring):
         self, topology: Topology, traces: Mapping[str, RateTrace], settings: SimulationSettings, seed: int
     ) -> None:
         super().__init__(topology, traces, settings, seed)
-        self._micro_batch = settings.micro_batch or MicroBatch()
+        self._micro_batch, self._base_latency_s = settings.micro_batch or MicroBatch(), settings.base_latency_s
         self.dispatchers: dict[int, Dispatcher] = {}
         self.stations: list[Desk] = [Desk(service, self._lanes) for service in self._services]
         self._stages = stages_of(topology, settings.service_factor)
@@ -272,7 +272,7 @@ class BatchNetwork(Wiring):
     def _run_of(self, stage: BatchStage, batch: Batch, leaving: Sequence[Floats]) -> BatchRun:
         """Return the record of a batch that has ended."""
         latencies = np.concatenate(
-            [batch.ends_s - np.abs(tuples[_kernels.ROOT]) for tuples in leaving] or [np.empty(0)]
+            [batch.ends_s - np.abs(tuples[_kernels.ROOT]) + self._base_latency_s for tuples in leaving] or [np.empty(0)]
         )
         late = (float(latencies.mean()), float(np.quantile(latencies, 0.95))) if latencies.size else (np.nan, np.nan)
         return BatchRun(

@@ -7,9 +7,13 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
 
-from foretide.control.policies import Policy
+from foretide.control.policies import STATIC_MIN, STATIC_PEAK, Policy
 from foretide.control.settings import LoopSettings
 from foretide.errors import ConfigError, ForetideError, PlanError
+from foretide.plan.promise import Promise
+from foretide.plan.registry import find_planner
+from foretide.sim.fronts.clairvoyant import Future
+from foretide.sim.fronts.promised import least_slot_seconds
 from foretide.sim.options import SimulationOptions
 from foretide.sim.outcome import SimulationReport
 from foretide.sim.pasps_setup import PAPER_FORECASTERS, pasps_setup
@@ -20,8 +24,10 @@ from foretide.sim.stress import Stress
 from foretide.topology import Connector, Topology
 from foretide.traces import RateTrace
 
-__all__ = ["ROW", "Case", "Scenario", "bare", "calibrated", "plain", "run_cases"]
+__all__ = ["FORESEEN", "ROW", "Case", "Scenario", "bare", "calibrated", "plain", "run_cases"]
 
+#: With a promise, the slot-seconds of the cheapest plan that knew the input and kept it, and those of the run ÷ them.
+FORESEEN = ("clairvoyant_slot_seconds", "over_clairvoyant")
 #: What a row of a comparison holds.
 ROW = (
     "trace",
@@ -38,6 +44,9 @@ ROW = (
     "error_input",
     "error_replica",
     "changes",
+    "slot_seconds",
+    "slo",
+    *FORESEEN,
 )
 
 
@@ -65,6 +74,8 @@ class Scenario:
         Whether a run begins with the replicas that the first rate needs.
     paper_window : int, optional
         How many observations the forecasters of PA-SPS look back on, if that is part of the set-up.
+    promise : Promise, optional
+        What is promised about latency: planners that take a promise keep it, and for all it is measured.
     """
 
     trace: Input
@@ -76,10 +87,13 @@ class Scenario:
     warm_up_s: float = 30.0
     warm_start: bool = True
     paper_window: int | None = None
+    promise: Promise | None = None
 
     def options(self, policy: Policy, seed: int, keep_decisions: bool = False) -> SimulationOptions:
         """Return the options of one run; by default one that keeps only metrics."""
         peak = peak_replicas(self.topology, self.trace).tolist()
+        if self.promise is not None and _takes_promise(policy):
+            policy = replace(policy, planner_settings={"slo": str(self.promise), **policy.planner_settings})
         return SimulationOptions(
             planner=policy.make_planner(self.topology, dict(zip(self.topology.layout.operators, peak, strict=True))),
             forecaster=policy.make_forecaster(**self._forecaster_defaults(policy.forecaster)),
@@ -92,6 +106,7 @@ class Scenario:
             warm_start=self.warm_start,
             r_over=self.r_over,
             keep_decisions=keep_decisions,
+            promise=self.promise,
         )
 
     def _forecaster_defaults(self, forecaster: str | None) -> dict[str, Any]:
@@ -117,11 +132,26 @@ class Case:
     def row(self) -> dict[str, Any]:
         """Simulate it, and return its row."""
         try:
-            found = self.run(keep_decisions=False).row()
+            found = {**self.run(keep_decisions=False).row(), **dict.fromkeys(FORESEEN)}
+            found |= self.foreseen(found["slot_seconds"])
         except ForetideError as error:
             where = f"{self.policy.label} on {name_of(self.scenario.trace)}, seed {self.seed}"
             raise PlanError(f"{where}: {error}") from error
         return {name: found[name] for name in ROW}
+
+    def foreseen(self, slot_seconds: float) -> dict[str, float | None]:
+        """Return what a plan that knew the input would need to keep the promise, and `slot_seconds` ÷ that."""
+        promise, scenario = self.scenario.promise, self.scenario
+        if promise is None:
+            return dict.fromkeys(FORESEEN)
+        options = scenario.options(self.policy, self.seed)
+        least = least_slot_seconds(Future(scenario.topology, scenario.trace, options), promise)
+        return dict(zip(FORESEEN, (least, None if least is None else slot_seconds / least), strict=True))
+
+
+def _takes_promise(policy: Policy) -> bool:
+    fixed = policy.planner in (STATIC_MIN, STATIC_PEAK)
+    return not fixed and "slo" in find_planner(policy.planner).model_fields
 
 
 def calibrated(trace: RateTrace, td_s: float, **changes: Any) -> Scenario:

@@ -14,6 +14,7 @@ from foretide.control.settings import LoopSettings
 from foretide.errors import ConfigError
 from foretide.forecast import Basic, Forecaster, make_forecaster
 from foretide.plan import Guarded, Planner, make_planner
+from foretide.plan.promise import Promise
 from foretide.sim.settings import SimulationSettings
 from foretide.sim.stress import Stress
 
@@ -52,6 +53,8 @@ class SimulationOptions:
         Whether the report holds the record of every cycle; without them a long run takes little memory.
     policy : str
         What to call the planner with its settings, such as ``static-peak``; its own name if empty.
+    promise : Promise, optional
+        What is promised about latency: how well it was kept is measured; what the planner does about it is its setting.
 
     Examples
     --------
@@ -74,6 +77,7 @@ class SimulationOptions:
     r_over: float | None = None
     keep_decisions: bool = True
     policy: str = ""
+    promise: Promise | None = None
 
     def __post_init__(self) -> None:
         if self.planner.needs_forecast and self.forecaster is None:

@@ -8,6 +8,7 @@ from typing import Any
 from foretide.control.course import RunCourse
 from foretide.control.decision import Decision
 from foretide.control.score import RunScore
+from foretide.plan.promise import PromiseScore
 from foretide.sim.options import SimulationOptions
 from foretide.topology import Topology
 
@@ -36,6 +37,8 @@ class SimulationReport:
         Events of the whole run: received, processed, queued, dropped, timed_out.
     stand_ins : int
         Cycles in which the forecaster failed and the last value stood in.
+    slo : PromiseScore, optional
+        How well a promise was kept; None where nothing was promised.
     """
 
     topology: Topology
@@ -46,6 +49,7 @@ class SimulationReport:
     decisions: tuple[Decision, ...]
     totals: dict[str, float]
     stand_ins: int = 0
+    slo: PromiseScore | None = None
 
     @property
     def r_over(self) -> float:
@@ -63,4 +67,5 @@ class SimulationReport:
             "seed": options.seed,
             "stress": options.stress is not None,
             **self.metrics.to_data(),
+            "slo": None if self.slo is None else self.slo.to_data(),
         }

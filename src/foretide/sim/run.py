@@ -16,6 +16,7 @@ from foretide.control.score import Estimate, Yardstick, estimate_of, note_plan, 
 from foretide.errors import ConfigError, PlanError
 from foretide.metrics import processed_ratio
 from foretide.plan.load import needed_replicas
+from foretide.plan.promise import PromiseTally
 from foretide.records import Ints
 from foretide.sim.options import SimulationOptions
 from foretide.sim.outcome import SimulationReport
@@ -85,7 +86,11 @@ def simulate(
     stressed = arriving(topology, traces, options)
     clock = ManualClock()
     system = SimulatedSystem(warm, stressed, clock=clock, settings=options.simulation, seed=options.seed)
-    tap = Tap(warm, system, options.stress, options.warm_up_s)
+    kept = None
+    if options.promise is not None:
+        kept = PromiseTally(options.promise, options.control.td_s)
+        system.watch_latency(options.promise.target_s)
+    tap = Tap(warm, system, options.stress, options.warm_up_s, kept)
     parts = Parts(
         metrics=tap,
         actuator=system,
@@ -248,4 +253,5 @@ def _report(
         decisions=tuple(log.decisions),
         totals={name: float(count) for name, count in totals._asdict().items()},
         stand_ins=stand_ins,
+        slo=None if tap.kept is None else tap.kept.score(),
     )

@@ -158,6 +158,14 @@ class SimulatedSystem:
         """Return the latencies of the tuples that left since the last call."""
         return self._network.exit.take_latency()
 
+    def watch_latency(self, limit_s: float) -> None:
+        """Count tuples that take longer than this from now on, one by one."""
+        self._network.exit.limit_s = limit_s
+
+    def take_late(self) -> int:
+        """Return how many took longer than the latency that is watched, since the last call."""
+        return self._network.exit.take_late()
+
     def collect(self) -> Sequence[Measurement]:
         """Return a measurement of every whole step since the last call.
 

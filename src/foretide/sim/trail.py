@@ -12,6 +12,7 @@ import numpy.typing as npt
 from foretide.control.course import LATENCY_NAMES, RunCourse, latency_columns, latency_row
 from foretide.control.ports import Actuator, MetricSource
 from foretide.latency import LatencyHistogram, Opening
+from foretide.plan.promise import PromiseTally
 from foretide.records import Floats, Measurement
 from foretide.sim.stress import Stress
 from foretide.topology import Topology
@@ -24,6 +25,10 @@ class _System(MetricSource, Actuator, Protocol):
 
     def take_latency(self) -> LatencyHistogram:
         """Return the latencies of the events that left since the last call."""
+        ...
+
+    def take_late(self) -> int:
+        """Return how many of them took longer than is promised."""
         ...
 
 
@@ -39,14 +44,21 @@ class Tap:
     stress : Stress, optional
         What the loop sees instead of what was measured.
     count_from_s : float
-        Latencies of events that leave before this do not count in `latency`.
+        Latencies of events that leave before this do not count in `latency`, nor for a promise.
+    kept : PromiseTally, optional
+        Where to count how well a promise is kept.
     """
 
     def __init__(
-        self, topology: Topology, system: _System, stress: Stress | None = None, count_from_s: float = 0.0
+        self,
+        topology: Topology,
+        system: _System,
+        stress: Stress | None = None,
+        count_from_s: float = 0.0,
+        kept: PromiseTally | None = None,
     ) -> None:
         self._topology, self._system, self._stress = topology, system, stress
-        self._count_from_s = count_from_s
+        self._count_from_s, self.kept = count_from_s, kept
         sources, operators = len(topology.sources), len(topology.operators)
         self._widths = (1, sources, operators, operators, operators, 1)
         self._steps, self._polls = _Table(sum(self._widths)), _Table(1 + len(LATENCY_NAMES))
@@ -66,12 +78,14 @@ class Tap:
             self._steps.append(
                 [step.ended_at_s], step.arrived, step.processed, step.queued, step.replicas, [step.held_s]
             )
-        recent = self._system.take_latency()
+        recent, late = self._system.take_latency(), self._system.take_late()
         self._polls.append(latency_row(now_s, recent))
         came = any(step.arrived.any() for step in measured)
         self.opening.add(now_s, sum(step.duration_s for step in measured), came=came, latency=recent)
         if now_s > self._count_from_s + 1e-6:
             self.latency.merge(recent)
+            if self.kept is not None:
+                self.kept.add(now_s, recent, late)
 
     def collect(self) -> Sequence[Measurement]:
         """Return what was measured since the last call, as the loop sees it."""

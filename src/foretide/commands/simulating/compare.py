@@ -48,6 +48,14 @@ def compare(
         typer.Option("--stress", help="Service 10 % slower than believed, noise of CV .2, replicas active after 5 s."),
     ] = False,
     seeds: Annotated[int, typer.Option(min=1, help="Runs with different randomness: seeds 0, 1, and so on.")] = 1,
+    slo: Annotated[
+        str | None,
+        typer.Option(
+            help="A promise such as 'p95<800ms', with --set sim.micro_batch: foretide takes the fewest slots that keep "
+            "it, and rows say how often it was kept and at what cost.",
+            metavar="pNN<TIME",
+        ),
+    ] = None,
     topology: Annotated[
         str, typer.Option(help="A topology file or an application; 'pasps' is the paper's, calibrated for each trace.")
     ] = "pasps",
@@ -95,6 +103,12 @@ def compare(
     shows the part of the plane that a front covers (hypervolume), and its cost ÷ that of a plan that knew the future
     (regret). --set sim.micro_batch.fixed_s=0.2 runs batches as on Spark.
 
+    With --slo, and batches, policies are measured by a promise: 'kept' is the share of intervals in which it was kept,
+    '÷ clairv.' the slot-seconds ÷ those of a plan that knew the input and kept it in every interval.
+
+    [bold]Promises:[/] foretide compare --traces 'pasps_*' --policies foretide,pasps --td 5 --slo 'p95<1200ms' --set
+    sim.micro_batch.fixed_s=0.2 --set sim.micro_batch.trigger_s=0.5
+
     [bold]Fronts:[/] foretide compare --front --traces 'pasps_*,made:*' --policies foretide,pasps,ds2,threshold,static
     --td 5 --stress --seeds 5 --html fronts.html --json fronts.json
     """
@@ -116,6 +130,7 @@ def compare(
         stress=stress,
         warm_up_s=warm_up,
         settings=groups,
+        slo=slo,
     )
     scenarios: list[Scenario] = [scenario(trace, common) for trace in find_traces([*traces, *(more_traces or ())])]
     console = console_for(json_out, _WIDE)

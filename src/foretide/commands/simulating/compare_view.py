@@ -30,6 +30,7 @@ _COLUMNS = (
     ("error_replica", "err. r", ".3f"),
     ("changes", "changes", ",.0f"),
 )
+_PROMISED = (("kept", "kept", ".3f"), ("over_clairvoyant", "÷ clairv.", ".3f"))
 
 
 class CompareView(ProgressView):
@@ -77,8 +78,16 @@ def means(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
     found: dict[str, dict[str, float]] = {}
     for label in dict.fromkeys(_label(row) for row in rows):
         own = [row for row in rows if _label(row) == label]
-        found[label] = {name: _mean([row[name] for row in own]) for name, _, _ in _COLUMNS}
+        found[label] = {name: _mean([_value(row, name) for row in own]) for name, _, _ in (*_COLUMNS, *_PROMISED)}
     return found
+
+
+def _value(row: Mapping[str, Any], name: str) -> float | None:
+    if name != "kept":
+        value: float | None = row.get(name)
+        return value
+    slo = row.get("slo")
+    return slo["kept"] / slo["intervals"] if slo and slo["intervals"] else None
 
 
 def _mean(values: Sequence[float | None]) -> float:
@@ -97,13 +106,14 @@ def _table(trace: str, rows: Sequence[Mapping[str, Any]]) -> Table:
     first = rows[0]
     seeds = len({row["seed"] for row in rows})
     how = f"td {first['td']:g} s{', under stress' if first['stress'] else ''}, {seeds} seed{'s' if seeds > 1 else ''}"
-    table = plain_table("policy", tuple(title for _, title, _ in _COLUMNS), title_justify="left")
+    columns = (*_COLUMNS, *_PROMISED) if any(row.get("slo") for row in rows) else _COLUMNS
+    table = plain_table("policy", tuple(title for _, title, _ in columns), title_justify="left")
     table.title = Text.assemble((trace, "bold"), (f"  {how}", "dim"))
     table.add_column("front", no_wrap=True)
     order = sorted(range(len(front)), key=lambda at: (not front[at], points[at][1]))
     labels = list(by_policy)
     for at in order:
-        values = (_shown(by_policy[labels[at]][name], form) for name, _, form in _COLUMNS)
+        values = (_shown(by_policy[labels[at]][name], form) for name, _, form in columns)
         mark = Text("●", style="green") if front[at] else Text(f"< {labels[_winner(points, at)]}", style="dim")
         table.add_row(labels[at], *values, mark)
     return table

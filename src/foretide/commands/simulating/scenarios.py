@@ -13,6 +13,7 @@ from foretide.commands.topology_argument import load_topology_argument
 from foretide.config import validated
 from foretide.control.settings import LoopSettings
 from foretide.errors import ConfigError
+from foretide.plan.promise import parse_promise
 from foretide.sim.compare import Scenario, calibrated, plain
 from foretide.sim.run import Input
 from foretide.sim.settings import SimulationSettings
@@ -39,6 +40,7 @@ class CommonOptions:
     warm_up_s: float = 30.0
     cold_start: bool = False
     settings: Mapping[str, Mapping[str, Any]]
+    slo: str | None = None
 
 
 def read_topology(name: str) -> Topology | None:
@@ -155,10 +157,19 @@ def scenario(trace: Input, common: CommonOptions) -> Scenario:
     if "stress" in given and not common.stress:
         raise ConfigError("--set", expected="settings of stress only with --stress", got="stress without it")
     loop = base.loop.model_dump() | dict(given.get("loop", {}))
+    settings = validated(SimulationSettings, base.settings.model_dump() | dict(given.get("sim", {})), "sim")
+    if common.slo is not None and settings.micro_batch is None:
+        raise ConfigError(
+            "--slo",
+            expected="batches as on Spark, whose slots a promise decides on",
+            got="operators with replicas of their own",
+            remedy="add --set sim.micro_batch.fixed_s=0.2",
+        )
     return replace(
         base,
         loop=validated(LoopSettings, loop, "loop"),
-        settings=validated(SimulationSettings, base.settings.model_dump() | dict(given.get("sim", {})), "sim"),
+        settings=settings,
+        promise=None if common.slo is None else parse_promise(common.slo, "--slo"),
         stress=validated(Stress, given.get("stress", {}), "stress") if common.stress else None,
         warm_up_s=common.warm_up_s,
         warm_start=not common.cold_start,

@@ -53,6 +53,14 @@ def simulate(
         bool,
         typer.Option("--stress", help="Service 10 % slower than believed, noise of CV .2, replicas active after 5 s."),
     ] = False,
+    slo: Annotated[
+        str | None,
+        typer.Option(
+            help="A promise such as 'p95<800ms', with --set sim.micro_batch: foretide takes the fewest slots that keep "
+            "it, and rows say how often it was kept and at what cost.",
+            metavar="pNN<TIME",
+        ),
+    ] = None,
     warm_up: Annotated[float, typer.Option(help="Seconds at the start that the metrics leave out.")] = 30.0,
     cold_start: Annotated[
         bool, typer.Option("--cold-start", help="Begin with the topology's initial replicas instead of those needed.")
@@ -87,7 +95,7 @@ def simulate(
     --seeds 5 --json out.json
     """
     from foretide.commands.simulating.scenarios import GROUPS, CommonOptions, find_input, scenario
-    from foretide.commands.simulating.simulate_view import SimulationView, metrics_table
+    from foretide.commands.simulating.simulate_view import SimulationView, metrics_table, promise_table
     from foretide.control.policies import parse_policy, parse_settings
     from foretide.sim.compare import Case
 
@@ -103,14 +111,18 @@ def simulate(
         warm_up_s=warm_up,
         cold_start=cold_start,
         settings=groups,
+        slo=slo,
     )
     what = scenario(found.input, common)
     cases = [Case(what, chosen_policy, seed) for seed in range(seeds)]
     console = console_for(json_out, _WIDE)
     reports = _run(cases, SimulationView(console, seeds))
     console.print(metrics_table(reports))
+    foreseen = [case.foreseen(report.metrics.slot_seconds) for case, report in zip(cases, reports, strict=True)]
+    if slo is not None:
+        console.print(promise_table(reports, foreseen))
     if json_out is not None:
-        write_file(json_out, _json(reports), "--json")
+        write_file(json_out, _json(reports, foreseen), "--json")
     if html_out is not None:
         from foretide.report import record_of, to_html
 
@@ -131,12 +143,15 @@ def seconds_between(td: float) -> float:
     return td
 
 
-def _json(reports: list[SimulationReport]) -> str:
+def _json(reports: list[SimulationReport], foreseen: list[dict[str, float | None]]) -> str:
     first = reports[0]
     data = {
         "topology": first.topology.name,
         "r_over": first.r_over,
         "warm_up_s": first.options.warm_up_s,
-        "rows": [{**report.row(), "totals": report.totals, "stand_ins": report.stand_ins} for report in reports],
+        "rows": [
+            {**report.row(), **known, "totals": report.totals, "stand_ins": report.stand_ins}
+            for report, known in zip(reports, foreseen, strict=True)
+        ],
     }
     return json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False) + "\n"

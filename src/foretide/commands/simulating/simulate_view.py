@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from rich.console import Console, Group, RenderableType
@@ -14,7 +14,7 @@ from foretide.control.score import RunScore
 from foretide.report.runs import score_figures
 from foretide.sim.outcome import SimulationReport
 
-__all__ = ["SimulationView", "metrics_table"]
+__all__ = ["SimulationView", "metrics_table", "promise_table"]
 
 
 class SimulationView(ProgressView):
@@ -54,6 +54,27 @@ def metrics_table(reports: Sequence[SimulationReport]) -> RenderableType:
     for row in zip(*columns, strict=True):
         table.add_row(row[0].name, *(figure.value for figure in row), row[0].meaning)
     return Group(_title(first, len(reports)), Text(), table, *_warnings(reports))
+
+
+def promise_table(
+    reports: Sequence[SimulationReport], foreseen: Sequence[Mapping[str, float | None]]
+) -> RenderableType:
+    """Return for every seed how well the promise was kept, and what it cost beside a plan that knew the input."""
+    table = plain_table("promise", ("seed", "kept", "intervals", "slot-seconds", "clairvoyant", "÷ clairvoyant"))
+    for report, known in zip(reports, foreseen, strict=True):
+        if report.slo is None:
+            continue
+        least, over = known["clairvoyant_slot_seconds"], known["over_clairvoyant"]
+        table.add_row(
+            str(report.slo.promise),
+            str(report.options.seed),
+            f"{report.slo.kept}",
+            f"{report.slo.intervals}",
+            f"{report.metrics.slot_seconds:,.0f}",
+            "–" if least is None else f"{least:,.0f}",
+            "–" if over is None else f"{over:.3f}",
+        )
+    return table
 
 
 def _summary(reports: Sequence[SimulationReport]) -> list[RunScore]:

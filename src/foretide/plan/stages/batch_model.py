@@ -27,6 +27,8 @@ _OUTLIER = 3.0
 # Seconds between two batches above which Spark was not busy but had nothing to do.
 _IDLE_S = 2.0
 _SMOOTHING = 0.1
+# Batches of which the median of what latencies had besides is taken.
+_BESIDES = 40
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,8 @@ class StageFigures:
         The work of one event that the stage takes; NaN before the first batch.
     batches : int
         Batches that this rests on.
+    besides_s : float
+        What latencies have besides waiting for a batch and the batch itself: on the way to the source, for instance.
     """
 
     start_s: float
@@ -60,6 +64,7 @@ class StageFigures:
     activation_s: float
     event_s: float
     batches: int
+    besides_s: float = 0.0
 
     def duration_s(self, slots: float, work_s: float, cores: int | None = None) -> float:
         """Return how long a batch with so much work is expected to take.
@@ -70,15 +75,17 @@ class StageFigures:
         side_by_side = slots if cores is None else min(slots, cores)
         return self.start_s + self.slot_s * slots + self.skew * work_s / side_by_side
 
-    def least_latency_s(self, trigger_s: float, slots: int = 1) -> float:
-        """Return the mean latency that no number of slots can avoid: half a period, and a batch without work.
+    def least_latency_s(self, trigger_s: float, slots: int = 1, level: float = 0.5) -> float:
+        """Return the latency that no number of slots can avoid: half a period, and a batch without work.
+
+        That is the mean and the median; another `level` is that part of a period.
 
         >>> known = StageFigures(0.1, 0.01, 1.0, 0.05, 0.0, np.zeros((3, 3)), 0.0, 0.01, 1)
         >>> round(known.least_latency_s(trigger_s=0.25), 3), round(known.least_latency_s(trigger_s=0.0), 3)
         (0.235, 0.19)
         """
         fixed_s = self.start_s + self.slot_s * slots
-        return max(trigger_s, fixed_s + self.gap_s) / 2 + fixed_s
+        return level * max(trigger_s, fixed_s + self.gap_s) + fixed_s
 
     def deviation_s(self, slots: float, work_s: float, cores: int | None = None) -> float:
         """Return the standard deviation of such a duration: noise, and what is not known about the parts."""
@@ -101,6 +108,7 @@ class StageMemory:
     batches: int = 0
     last: BatchRun | None = None
     asked: tuple[float, int] | None = None
+    besides_s: tuple[float, ...] = ()
 
     def belief(self) -> tuple[Floats, Floats]:
         """Return the mean of the three parts and their covariance."""
@@ -182,6 +190,7 @@ class BatchModel:
         stage = self._stages[run.stage]
         self._watch_gap(stage, run)
         self._watch_activation(stage, run)
+        self._watch_besides(stage, run)
         stage.last = run
         if not run.events:
             return
@@ -214,6 +223,7 @@ class BatchModel:
             activation_s=activation_s,
             event_s=found.work_s / found.events if found.events else math.nan,
             batches=found.batches,
+            besides_s=max(0.0, float(np.median(found.besides_s))) if found.besides_s else 0.0,
         )
 
     def learnt(self) -> dict[str, Any]:
@@ -235,6 +245,16 @@ class BatchModel:
         waited = run.began_at_s - stage.last.began_at_s <= 1.05 * self._shared.trigger_s
         if not waited and 0 <= gap_s < _IDLE_S:
             stage.gap_s += _SMOOTHING * (gap_s - stage.gap_s)
+
+    @staticmethod
+    def _watch_besides(stage: StageMemory, run: BatchRun) -> None:
+        """Learn what latencies have besides: events came evenly since the batch before began, and left with this one.
+
+        Some batches take what was left behind, or run while the input changes; the median does not mind.
+        """
+        if stage.last is not None and run.events and math.isfinite(run.latency_s):
+            waited_s = (run.began_at_s - stage.last.began_at_s) / 2
+            stage.besides_s = (*stage.besides_s[1 - _BESIDES :], run.latency_s - waited_s - run.duration_s)
 
     @staticmethod
     def _watch_activation(stage: StageMemory, run: BatchRun) -> None:

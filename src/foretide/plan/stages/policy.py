@@ -18,8 +18,10 @@ from foretide.records import Floats, Forecast, Hiring, SharedSlots, Term
 
 __all__ = ["StageDecision", "StageKnowledge", "StagePolicy"]
 
-# How fast the target within which plans are made follows promises kept and broken, and how far it may go.
-_LEARN_MARGIN, _LEAST_MARGIN = 0.05, 0.5
+# How fast the margin within which plans are made follows promises kept and broken, and how far it may go.
+_LEARN_MARGIN, _LEAST_MARGIN = 0.1, 0.2
+# The part of the risk that is aimed at: a run is short, and what is broken in it varies.
+_AIM = 0.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,9 +64,10 @@ class StageKnowledge:
 class StagePolicy:
     """Learns how stages behave, and chooses their slots.
 
-    A promise is planned for within a margin: after each interval the target is tightened if the promise was broken,
-    and loosened a little if it was kept, so that in the long run it is broken in the part `risk` of the intervals,
-    whatever the model does not know (adaptive conformal inference).
+    A promise is planned for within a margin, a part of the way from what nothing can avoid to the target: after each
+    interval it is tightened if the promise was broken, and loosened a little if it was kept, so that in the long run
+    it is broken in less than the part `risk` of the intervals, whatever the model does not know (adaptive conformal
+    inference).
 
     Parameters
     ----------
@@ -77,6 +80,7 @@ class StagePolicy:
         self.model = BatchModel(stages)
         self._level = InputLevel()
         self._margin = 1.0
+        self._share_s: tuple[float, ...] | None = None
 
     def learnt(self) -> dict[str, Any]:
         """Return what was learnt, as plain data."""
@@ -111,22 +115,31 @@ class StagePolicy:
         found = scenarios(forecasts, window.arrived / td_s, level, spans_s=(delay_s, td_s), persistence=goes_on)
         load = stage_loads(situation, figures, found)
         least_s = least_latency_s(self.stages, figures)
+        besides_s = figures[0].besides_s if promise is not None and len(figures) == 1 else 0.0
         prices = SlotPrices(
             patience_s=patience * least_s,
             quantile=0.95 if promise is None else promise.quantile,
             target_s=np.inf if promise is None else promise.target_s,
-            margin=self._margin,
+            planned_s=np.inf if promise is None else self._planned_s(promise, figures, besides_s),
             risk=risk,
+            besides_s=besides_s,
+            share_s=self._share_s if promise is not None else None,
         )
         choice = choose_slots(situation, figures, load, found, prices)
+        self._share_s = tuple(choice.share_s.tolist())
         self.model.asked(situation.now_s, choice.slots.tolist())
         terms = (
             *self._input_terms(situation, found, load, goes_on, delay_s),
             *self._model_terms(figures, load),
             *self._choice_terms(choice, prices, promise),
         )
-        warnings = () if promise is None else self._warnings(choice, promise, risk, least_s)
+        warnings = () if promise is None else self._warnings(choice, promise, risk, least_s + prices.besides_s)
         return StageDecision(choice, delay_s, load.busy, self._hiring(choice, load), terms, warnings)
+
+    def _planned_s(self, promise: Promise, figures: list[StageFigures], besides_s: float) -> float:
+        """Return the latency that is planned for: part of the way from the least possible to the target."""
+        least_s = besides_s + least_latency_s(self.stages, figures, promise.quantile)
+        return promise.target_s - (1.0 - self._margin) * max(promise.target_s - least_s, 0.0)
 
     def _hiring(self, choice: SlotChoice, load: StageLoad) -> dict[str, Hiring]:
         """Return how stages hire slots for their batches, where they can."""
@@ -143,7 +156,7 @@ class StagePolicy:
             return
         late_s = interval_quantile_s(situation.window.batches, promise.quantile)
         if np.isfinite(late_s):
-            step = -_LEARN_MARGIN * (1 - risk) if late_s > promise.target_s else _LEARN_MARGIN * risk
+            step = -_LEARN_MARGIN * (1 - _AIM * risk) if late_s > promise.target_s else _LEARN_MARGIN * _AIM * risk
             self._margin = float(np.clip(self._margin + step, _LEAST_MARGIN, 1.0))
 
     def _warnings(self, choice: SlotChoice, promise: Promise, risk: float, least_s: float) -> tuple[str, ...]:
@@ -208,7 +221,7 @@ class StagePolicy:
             Term("ΔJ⁻", "what fewer slots would add", "J(w⁺) - J", spread(choice.fewer)),
         ]
         if promise is not None:
-            within = f"{self._margin:.2f} of {promise}, as promises were kept"
+            within = f"{self._margin:.2f} of the way to {promise}, as promises were kept"
             terms += [
                 Term("τ₀", "latency promised", str(promise), promise.target_s, "s"),
                 Term("τ", "latency that is planned for", within, prices.planned_s, "s"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
@@ -10,7 +11,7 @@ from foretide._numba import njit
 from foretide.plan.stages.batch_model import StageFigures
 from foretide.records import Floats
 
-__all__ = ["NOISE_WEIGHTS", "StageInput", "StageLatency", "roll_stage"]
+__all__ = ["NOISE_WEIGHTS", "StageInput", "StageLatency", "Way", "roll_stage"]
 
 # The most batches of one look ahead; more would be of so short batches that the first ones tell all.
 _BATCHES = 400
@@ -21,6 +22,9 @@ _LEAST_WORK = 0.5
 _NOISE = np.array([-np.sqrt(3.0), 0.0, np.sqrt(3.0)])
 NOISE_WEIGHTS = np.array([1 / 6, 2 / 3, 1 / 6])
 _LEAST_RATE = 1e-9
+
+#: How slots are hired: seconds of work for each slot of a batch, and the fewest and the most; the same if fixed.
+Way: TypeAlias = tuple[float, float, float]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -80,7 +84,7 @@ def roll_stage(
     coming: StageInput,
     ways: Floats,
     *,
-    present: float,
+    present: Way,
     horizon_s: float,
     quantile: float,
     rhythm: tuple[float, float, float],
@@ -88,8 +92,8 @@ def roll_stage(
     """Return the latencies of a stage for each of the `ways` to hire slots.
 
     Batch follows batch: each takes what waits when it begins, as far as admission lets it, in as many slots as its work
-    is worth, and all its events leave when it ends. Batches that begin before the plan is at work run in the `present`
-    slots.
+    is worth, and all its events leave when it ends. Batches that begin before the plan is at work hire in the `present`
+    way.
 
     Parameters
     ----------
@@ -99,8 +103,8 @@ def roll_stage(
         What comes.
     ways : array of shape (ways, 3)
         Seconds of work for each slot of a batch, and the fewest and the most slots; the same for fixed slots.
-    present : float
-        The slots of now.
+    present : tuple of float
+        The way of now.
     horizon_s : float
         Seconds for which the plan is to hold.
     quantile : float
@@ -114,7 +118,7 @@ def roll_stage(
     _roll(
         parts,
         figures.doubt,
-        np.array([coming.waiting, coming.last, coming.event_s, present, figures.activation_s, horizon_s, quantile]),
+        np.array([coming.waiting, coming.last, coming.event_s, *present, figures.activation_s, horizon_s, quantile]),
         np.array(rhythm),
         coming.before,
         coming.during,
@@ -154,7 +158,7 @@ def _roll(
                     second += count[number] * (low[number] ** 2 + low[number] * high[number] + high[number] ** 2) / 3
                 mean_s[row, column] = first / total
                 square_s2[row, column] = second / total
-                quantile_s[row, column] = _quantile(low, high, count, batches, total, state[6])
+                quantile_s[row, column] = _quantile(low, high, count, batches, total, state[8])
                 left[row, column] = rest
                 slots[row, column] = held
 
@@ -178,8 +182,8 @@ def _roll_one(
     Returns how many batches there are, what is left at the end, and the slots in force, mean over time.
     """
     start_s, slot_s, skew, gap_s, noise_s = parts[0], parts[1], parts[2], parts[3], parts[4]
-    waiting, last, event_s, present = state[0], max(state[1], _LEAST_RATE), state[2], state[3]
-    activation_s, horizon_s = state[4], state[5]
+    waiting, last, event_s = state[0], max(state[1], _LEAST_RATE), state[2]
+    activation_s, horizon_s = state[6], state[7]
     trigger_s, target_s, cores = rhythm[0], rhythm[1], rhythm[2]
     before, during = max(before, _LEAST_RATE), max(during, _LEAST_RATE)
     # Those of the last period wait as well, as a matter of course.
@@ -191,11 +195,11 @@ def _roll_one(
     while found < _BATCHES:
         if begins_s < activation_s:
             arrived = waiting + before * begins_s
-            tasks = present
+            share_s, least, most_slots = state[3], state[4], state[5]
         else:
             arrived = by_then + during * (begins_s - activation_s)
-            worth = np.ceil((arrived - taken) * event_s / way[0] - 1e-9)
-            tasks = min(max(worth, way[1]), way[2])
+            share_s, least, most_slots = way[0], way[1], way[2]
+        tasks = min(max(np.ceil((arrived - taken) * event_s / share_s - 1e-9), least), most_slots)
         side = min(tasks, cores)
         fixed_s = start_s + slot_s * tasks
         most = max(target_s - fixed_s, _LEAST_WORK * target_s) * side / max(skew * event_s, 1e-12)

@@ -12,13 +12,15 @@ import numpy.typing as npt
 from foretide.plan.base import Situation
 from foretide.plan.lookahead import Scenarios
 from foretide.plan.stages.batch_model import StageFigures
-from foretide.plan.stages.rollout import NOISE_WEIGHTS, StageInput, StageLatency, roll_stage
+from foretide.plan.stages.rollout import NOISE_WEIGHTS, StageInput, StageLatency, Way, roll_stage
 from foretide.records import Floats, Ints, SharedSlots
 
 __all__ = ["SlotChoice", "SlotPrices", "StageLoad", "choose_slots", "least_latency_s", "stage_loads"]
 
 # The work for each slot of a batch that is tried, in seconds, from the cheapest to the dearest.
 _SHARES_S = np.geomspace(4.0, 0.01, 49)
+# With a promise, every step too many is paid for: finer ones.
+_FINE_SHARES_S = np.geomspace(4.0, 0.01, 145)
 # Numbers of fixed slots that are tried for a stage, at most: all of them, or the coarser the more there are.
 _FIXED = 96
 # Paths through the stages that are looked at; further ones share their stages with these.
@@ -58,22 +60,23 @@ class SlotPrices:
         The latency that costs an event as much as its own work; the cost grows with the square of the latency.
     quantile, target_s : float
         The promise: this quantile of an interval's latencies within that target; infinite where there is none.
-    margin : float
-        The part of the target that is planned for.
+    planned_s : float
+        The latency that is planned for, no more than the target.
     risk : float
         The part of intervals in which the promise may be broken.
+    besides_s : float
+        What latencies have besides what stages take.
+    share_s : tuple of float, optional
+        The work for each slot with which stages hire now; unset where their slots are fixed, or no promise is kept.
     """
 
     patience_s: float
     quantile: float = 0.95
     target_s: float = np.inf
-    margin: float = 1.0
+    planned_s: float = np.inf
     risk: float = 0.05
-
-    @property
-    def planned_s(self) -> float:
-        """The latency that is planned for."""
-        return self.margin * self.target_s
+    besides_s: float = 0.0
+    share_s: tuple[float, ...] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,7 +160,7 @@ def choose_slots(
     """
     table = _Table(situation, figures, load, found, prices)
     assert situation.stages is not None
-    possible = least_latency_s(situation.stages, figures) < prices.target_s < np.inf
+    possible = least_latency_s(situation.stages, figures) + prices.besides_s < prices.target_s < np.inf
     chosen = table.keep_promise() if possible else table.cheapest()
     return table.choice(chosen)
 
@@ -192,7 +195,8 @@ class _Table:
         if not self._load.known[stage]:
             return _fixed(np.array([np.clip(present, least, most)], dtype=np.float64))
         if self._stages.hires(stage):
-            return np.stack([_SHARES_S, np.full(_SHARES_S.size, least), np.full(_SHARES_S.size, most)], axis=1)
+            shares_s = _FINE_SHARES_S if np.isfinite(self._prices.target_s) else _SHARES_S
+            return np.stack([shares_s, np.full(shares_s.size, least), np.full(shares_s.size, most)], axis=1)
         if most - least < _FIXED:
             return _fixed(np.arange(least, most + 1, dtype=np.float64))
         spread = np.geomspace(least, most, _FIXED).round()
@@ -206,11 +210,18 @@ class _Table:
             self._figures[stage],
             self._load.coming[stage],
             ways,
-            present=float(self._present[stage]),
+            present=self._hired_now(stage),
             horizon_s=self._td_s,
             quantile=quantile,
             rhythm=(shared.trigger_s, shared.batch_target_s, cores),
         )
+
+    def _hired_now(self, stage: int) -> Way:
+        """Return how slots are hired until the plan is at work."""
+        present, shares_s = float(self._present[stage]), self._prices.share_s
+        if shares_s is None or not np.isfinite(shares_s[stage]):
+            return 1.0, present, present
+        return shares_s[stage], float(self._stages.least[stage]), float(self._stages.most[stage])
 
     @cached_property
     def _paths(self) -> list[list[int]]:
@@ -245,7 +256,7 @@ class _Table:
         worst: Floats = np.zeros_like(self._weight)
         for path in self._paths:
             worst = np.maximum(worst, sum(self._latency[stage].quantile_s[rows[stage]] for stage in path))
-        return worst
+        return worst + self._prices.besides_s
 
     def broken(self, rows: Sequence[int]) -> float:
         """Return how likely the promise is to be broken."""
@@ -280,7 +291,14 @@ class _Table:
         if self.broken(rows) > risk:
             # More slots may not help: of all that were passed on the way up, the first that is as good.
             return self._least_like(rows)
-        return self._trimmed(rows, risk)
+        return self._safest_like(self._trimmed(rows, risk))
+
+    def _safest_like(self, rows: list[int]) -> list[int]:
+        """Return the least work for each slot that takes no more slots: whole slots leave room, for a surge to use."""
+        for stage, slots in enumerate(self._slots):
+            while rows[stage] + 1 < slots.size and slots[rows[stage] + 1] <= slots[rows[stage]] * (1 + 1e-9):
+                rows = [*rows[:stage], rows[stage] + 1, *rows[stage + 1 :]]
+        return rows
 
     def _least_like(self, rows: list[int]) -> list[int]:
         goal = self._excess(rows)
@@ -326,12 +344,14 @@ class _Table:
         worst = np.zeros_like(self._weight)
         for path in self._paths:
             worst = np.maximum(worst, sum(rolled[stage] for stage in path))
-        return float(self._weight @ worst)
+        return float(self._weight @ worst) + self._prices.besides_s
 
 
-def least_latency_s(stages: SharedSlots, figures: Sequence[StageFigures]) -> float:
-    """Return the mean latency from end to end that no number of slots can avoid."""
-    least = [one.least_latency_s(stages.trigger_s, slots) for one, slots in zip(figures, stages.least, strict=True)]
+def least_latency_s(stages: SharedSlots, figures: Sequence[StageFigures], level: float = 0.5) -> float:
+    """Return the mean latency from end to end that no number of slots can avoid, or another quantile of it."""
+    least = [
+        one.least_latency_s(stages.trigger_s, slots, level) for one, slots in zip(figures, stages.least, strict=True)
+    ]
     return max(sum(least[stage] for stage in path) for path in _paths_through(stages))
 
 

@@ -30,7 +30,7 @@ from foretide.sim.settings import MicroBatch
 from foretide.sim.stages import stages_of
 from foretide.topology import Topology
 
-__all__ = ["Foresight", "Future", "Metric", "Timetable"]
+__all__ = ["Foresight", "Future", "Metric", "Timetable", "Unit"]
 
 #: What is measured of latencies.
 Metric: TypeAlias = Literal["mean", "p95", "p99"]
@@ -77,7 +77,7 @@ class Foresight:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class _Unit:
+class Unit:
     """What is planned as one: an operator, a stage, or all operators in step."""
 
     came: Floats  # events by the end of each piece
@@ -135,16 +135,16 @@ class Future:
         self._topology, self._options, self._system = topology, options, options.simulation
         td_s, self._from_s = options.control.td_s, options.warm_up_s
         until_s = check_duration(trace, options)
-        self._piece_s = td_s / math.ceil(td_s / _PIECE_S)
-        pieces = int((until_s - self._from_s) / self._piece_s + 1e-9)
-        self._edges = self._segments(pieces, round(td_s / self._piece_s))
-        instants_s = self._from_s + self._piece_s * np.arange(pieces + 1)
+        self.piece_s = td_s / math.ceil(td_s / _PIECE_S)
+        pieces = int((until_s - self._from_s) / self.piece_s + 1e-9)
+        self._edges = self._segments(pieces, round(td_s / self.piece_s))
+        instants_s = self._from_s + self.piece_s * np.arange(pieces + 1)
         traces = arriving(topology, trace, options).values()
         self._came = np.stack([np.asarray(rates.events_by(instants_s), dtype=np.float64) for rates in traces], axis=1)
 
     def _segments(self, pieces: int, each: int) -> Ints:
         """Return where the plan may change, in pieces from the beginning."""
-        offset = round((self._system.activation_s - self._from_s) / self._piece_s) % each
+        offset = round((self._system.activation_s - self._from_s) / self.piece_s) % each
         inner = np.arange(offset or each, pieces, each)
         return np.concatenate(([0], inner, [pieces])).astype(np.int64)
 
@@ -157,7 +157,7 @@ class Future:
     @property
     def _execution(self) -> Floats:
         """The pieces that an event takes at every operator."""
-        return self._topology.declared_execution_s * self._system.service_factor / self._piece_s
+        return self._topology.declared_execution_s * self._system.service_factor / self.piece_s
 
     @cached_property
     def least_cost(self) -> float:
@@ -173,7 +173,7 @@ class Future:
             own_s = sum(batch.fixed_s + batch.per_task_s * each for each in rounds)
         else:
             events = max(float((self._came[-1] - self._came[0]).sum()), 1.0)
-            own_s = self.least_cost * len(self._loads) / events * self._piece_s
+            own_s = self.least_cost * len(self._loads) / events * self.piece_s
         # Latencies below a millisecond are not told apart.
         return max(self._system.base_latency_s + own_s, 1e-3)
 
@@ -189,7 +189,7 @@ class Future:
         No more than 1 %, or what comes within the longest latency of use, may be left: a plan that leaves events behind
         saves their work, and their latencies are never measured.
         """
-        return 1.0 - max(_LEFT, self.most_latency_s / (self._from_s + self._piece_s * int(self._edges[-1])))
+        return 1.0 - max(_LEFT, self.most_latency_s / (self._from_s + self.piece_s * int(self._edges[-1])))
 
     @property
     def leaving(self) -> float:
@@ -197,6 +197,16 @@ class Future:
         flow = self._topology.flow
         last = ~np.isin(np.arange(flow.operators) + flow.sources, flow.starts)
         return float(self._loads[:, last].sum())
+
+    @property
+    def stages(self) -> list[Unit]:
+        """The stages whose operators share slots; empty where every operator has replicas of its own."""
+        return self._units[1] if self._system.micro_batch is not None else []
+
+    @property
+    def base_latency_s(self) -> float:
+        """What every event takes besides."""
+        return self._system.base_latency_s
 
     def foresee(self, metric: Metric, limits_ms: Sequence[float]) -> list[Foresight]:
         """Return for every limit of the mean or a percentile of latency what can be known about it."""
@@ -213,16 +223,16 @@ class Future:
     @property
     def _asked_s(self) -> Floats:
         """When the replicas of each segment are asked for."""
-        return np.asarray(self._from_s + self._piece_s * self._edges[:-1] - self._system.activation_s, dtype=np.float64)
+        return np.asarray(self._from_s + self.piece_s * self._edges[:-1] - self._system.activation_s, dtype=np.float64)
 
-    def _solve(self, unit: _Unit, metric: Metric, limit_ms: float, *, cautious: bool) -> _Solved | None:
+    def _solve(self, unit: Unit, metric: Metric, limit_ms: float, *, cautious: bool) -> _Solved | None:
         """Return the least cost for many prices; None where the limit is below what nothing can avoid."""
         late = metric != "mean"
         limit_s = (_HISTOGRAM if late else 1.0) * limit_ms / 1e3
         if limit_s <= unit.least_s:
             return None
         # With n events at r replicas the last of them leaves after n/r services, its own included.
-        limit = (limit_s - self._system.base_latency_s) / self._piece_s
+        limit = (limit_s - self._system.base_latency_s) / self.piece_s
         allowed = (1.0 - _LEVEL[metric]) * self.leaving if late else limit * self.leaving
         prices = unit.work * (np.geomspace(0.1, 100.0, _PRICES) if late else np.geomspace(1e-3, 100.0, _PRICES))
         queues = self._queues(unit, allowed, limit, late)[:: 2 if cautious else 1]
@@ -231,7 +241,7 @@ class Future:
         problem = (unit.came, self._edges, (unit.sizes, unit.costs), (limit, late), unit.batch)
         return _Solved(problem, grid, prices, solve(*problem, prices, grid), allowed)
 
-    def _bound(self, unit: _Unit, metric: Metric, limit_ms: float) -> float:
+    def _bound(self, unit: Unit, metric: Metric, limit_ms: float) -> float:
         """Return what no plan of the unit can cost less than, in replicas times pieces."""
         found = self._solve(unit, metric, limit_ms, cautious=False)
         if found is None:
@@ -239,7 +249,7 @@ class Future:
         dual = float((found.best[0, 0] - found.prices * found.allowed).max())
         return max(dual, float(unit.costs[0] * self._edges[-1]))
 
-    def _cheapest(self, unit: _Unit, metric: Metric, limit_ms: float) -> Ints | None:
+    def _cheapest(self, unit: Unit, metric: Metric, limit_ms: float) -> Ints | None:
         """Return the replicas of the cheapest plan that keeps the limit by the model, a row for each segment."""
         found = self._solve(unit, metric, limit_ms, cautious=True)
         if found is None:
@@ -255,7 +265,7 @@ class Future:
                 low = middle + 1
         return None if levels is None else unit.counts[levels]
 
-    def _queues(self, unit: _Unit, allowed: float, limit: float, late: bool) -> Floats:
+    def _queues(self, unit: Unit, allowed: float, limit: float, late: bool) -> Floats:
         """Return the queues that are told apart, none longer than a plan that keeps the limit can have."""
         if late:
             # What came longer ago than the limit is late.
@@ -273,7 +283,7 @@ class Future:
         return queues
 
     @cached_property
-    def _units(self) -> tuple[list[_Unit], list[_Unit]]:
+    def _units(self) -> tuple[list[Unit], list[Unit]]:
         """Return the units of the bound, and those of the plan."""
         if self._system.micro_batch is not None:
             stages = self._stages(self._system.micro_batch)
@@ -281,23 +291,23 @@ class Future:
         operators = range(len(self._topology.operators))
         return [self._operator(column) for column in operators], [self._in_step()]
 
-    def _operator(self, column: int) -> _Unit:
+    def _operator(self, column: int) -> Unit:
         """Return an operator by itself."""
         topology, execution = self._topology, float(self._execution[column])
         counts = np.arange(int(topology.minimum_replicas[column]), int(topology.maximum_replicas[column]) + 1)
         replicas: Ints = np.zeros((counts.size, len(topology.operators)), dtype=np.int64)
         replicas[:, column] = counts
-        return _Unit(
+        return Unit(
             came=_cumulated(self._loads[:, column]),
             sizes=counts / execution,
             counts=replicas,
             costs=counts.astype(np.float64),
             work=execution,
             batch=np.empty(0),
-            least_s=self._system.base_latency_s + execution * self._piece_s,
+            least_s=self._system.base_latency_s + execution * self.piece_s,
         )
 
-    def _in_step(self) -> _Unit:
+    def _in_step(self) -> Unit:
         """Return all operators together, each with just what the slowest one lets through: events wait at the entry."""
         topology, came = self._topology, np.diff(self._came.sum(axis=1))
         total = max(float(came.sum()), 1e-9)
@@ -309,17 +319,17 @@ class Future:
         # Of two that cost the same, or of which one costs more and lets less through, one is enough.
         highest = np.concatenate(([0.0], np.maximum.accumulate(speeds[order])[:-1]))
         kept = order[speeds[order] > highest * (1 + 1e-9)]
-        return _Unit(
+        return Unit(
             came=_cumulated(came),
             sizes=speeds[kept],
             counts=counts[kept].astype(np.int64),
             costs=counts[kept].sum(axis=1).astype(np.float64),
             work=float(work.sum()),
             batch=np.empty(0),
-            least_s=self._system.base_latency_s + float(work.sum()) * self._piece_s,
+            least_s=self._system.base_latency_s + float(work.sum()) * self.piece_s,
         )
 
-    def _stages(self, settings: MicroBatch) -> list[_Unit]:
+    def _stages(self, settings: MicroBatch) -> list[Unit]:
         """Return the stages, whose operators share slots."""
         shared, units = compile_stages(self._topology).shared_slots, []
         stages = {
@@ -330,21 +340,21 @@ class Future:
             entering = self._entering(members)
             came = entering.sum(axis=1)
             cost_s = np.array([stage.cost_s[column] for column in members])
-            work = float(entering.sum(axis=0) @ cost_s / max(came.sum(), 1e-9)) / self._piece_s
+            work = float(entering.sum(axis=0) @ cost_s / max(came.sum(), 1e-9)) / self.piece_s
             slots = _slots(int(shared.least[place]), int(shared.most[place]))
             weight = np.zeros(len(self._topology.operators))
             weight[list(members)] = (self._loads.sum(axis=0) * self._execution)[list(members)]
             wanted = np.array([[count if at == place else 0 for at in range(len(shared.members))] for count in slots])
             times = np.array([settings.fixed_s, settings.per_task_s, settings.trigger_s, settings.batch_target_s])
             units.append(
-                _Unit(
+                Unit(
                     came=_cumulated(came),
                     sizes=slots.astype(np.float64),
                     counts=np.stack([shared.parts(row, weight) for row in wanted]),
                     # Counts in between are left out: a level costs no more than the least of those it stands for.
                     costs=np.concatenate((slots[:1], slots[:-1] + 1)).astype(np.float64),
                     work=work,
-                    batch=np.array([*(times / self._piece_s), settings.cores or math.inf, 1.0 + stage.rounds, work]),
+                    batch=np.array([*(times / self.piece_s), settings.cores or math.inf, 1.0 + stage.rounds, work]),
                     least_s=self._system.base_latency_s + settings.fixed_s,
                 )
             )

@@ -39,9 +39,15 @@ class Exit:
         self._sum_s = 0.0
         self._step_count, self._step_sum_s = 0, 0.0
         self._before = LatencyHistogram()
+        #: The latency above which tuples are counted as late.
+        self.limit_s = np.inf
+        self._late = 0
 
     def leave(self, tuples: Floats) -> None:
         """Count tuples that leave."""
+        if self.limit_s < np.inf:
+            latency_s = tuples[_kernels.AT] - np.abs(tuples[_kernels.ROOT]) + self._base_s
+            self._late += int(np.count_nonzero(latency_s > self.limit_s + 1e-9))
         sum_s, events = _kernels.bin_latencies(
             tuples, self._base_s, self._low, self._first_bin, self._edges_s, self._counts
         )
@@ -63,6 +69,11 @@ class Exit:
         total.merge(self._before)
         total.merge(self._recent())
         return total
+
+    def take_late(self) -> int:
+        """Return how many took longer than the limit since the last call."""
+        late, self._late = self._late, 0
+        return late
 
     def take_latency(self) -> LatencyHistogram:
         """Return the latencies of those that left since the last call."""
