@@ -1,9 +1,10 @@
 """The closed loop on Spark: policies one after another on the same input, and what steering costs.
 
-Twitter classification replays four inputs, ten times as fast as recorded, under each policy in turn, round after round;
-every round begins with another policy. Ratios are those of runs of the same round in one process; a run takes about two
-minutes. `--parts` runs some of it, and keeps what the file of results has of the rest. The first minute of every run
-counts; that of a process that has not run anything before is told by `cold_p95_ms` of the first run.
+Twitter classification replays the later half of four inputs, ten times as fast as recorded, under each policy in turn,
+round after round; every round begins with another policy. Ratios are those of runs of the same round. A run takes a
+minute. What was measured is kept run by run in `out/benchmarks/closed_loop.jsonl`: the same command goes on where it
+was stopped, and two of them with different `--parts` may run side by side. The first minute of every run counts; the
+part `cold` starts a process for each run.
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import subprocess
 import sys
 import tempfile
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
@@ -31,6 +33,7 @@ from foretide.apps import find_app
 from foretide.commands.running.request import RunRequest, default_master, default_policy
 from foretide.commands.running.run import TRIGGER_S
 from foretide.control import ControlSettings
+from foretide.plan.guards import Guard
 from foretide.spark import EngineSettings, create_session, start
 from foretide.spark.driver.run import RunOptions
 from foretide.spark.steering.controller import steer
@@ -38,21 +41,26 @@ from foretide.spark.steering.steered_run import SteeredTopologyRun
 from foretide.traces import load_trace
 
 OURS = default_policy()
-# Ours with two prices of waiting, so that one of its runs is about as late as a rule it is compared with.
-PATIENT = f"{OURS}:1.8"
+# Ours with other prices of waiting, so that one of its runs is about as late as a rule it is compared with.
+EAGER, PATIENT = f"{OURS}:0.9", f"{OURS}:1.8"
+# Ours with a promise about the .95 quantile, in milliseconds.
+PROMISED = f"{OURS}@600"
 # The lag rule: events that wait for each replica, and seconds of cool-down.
 LAGS = tuple(f"threshold:{limit}/{cooldown_s}" for limit in (50, 100) for cooldown_s in (3, 30))
-POLICIES = tuple(dict.fromkeys(("static-peak", OURS, PATIENT, "pasps", *LAGS)))
+POLICIES = ("static-peak", OURS, EAGER, PATIENT, PROMISED, "pasps", *LAGS)
 TRACES = ("pasps_twitter_smoothed", "pasps_twitter_raw", "pasps_dns", "made:on-off")
 # The setting that stands behind the colon of a policy's name.
 KNOBS = {"threshold": "lag_per_replica", OURS: "patience"}
 # The highest rate of every input, in events per second: it keeps some seven replicas busy.
 PEAK_RATE = 2_300.0
-COST = "cost"
-PARTS = (*TRACES, COST)
+COLD, COST = "cold", "cost"
+PARTS = (*TRACES, COLD, COST)
 APP, TD_S = "twitter-classification", 3.0
 FIGURES = ("slot_seconds", "latency_mean_ms", "latency_p95_ms", "latency_p99_ms", "cold_p95_ms", "warm_p95_ms")
-COLUMNS = ("policy", "runs", *FIGURES, "first_plan_s", "lost")
+COLUMNS = ("policy", "runs", *FIGURES, "first_plan_s", "overridden", "lost")
+# Guards that may override a planner, by the names of their terms.
+GUARDS = {guard.name for guard in Guard.__subclasses__()}
+KEPT = QUICK / "closed_loop.jsonl"
 
 
 def main() -> None:
@@ -75,63 +83,107 @@ def main() -> None:
         given.markdown or (QUICK / "benchmarks.md" if quick else DOCUMENT),
         smoke=given.smoke,
     )
-    results = kept_results(options)
-    for part in given.parts.split(",")[: 1 if given.quick else None]:
-        if given.smoke and part not in (PARTS[0], COST):
-            continue
-        if part == COST:
-            results["events_per_s"] = cost(options)
-        else:
-            policies = given.policies.split(",")[: 1 if given.smoke else None]
-            seconds = 2.0 if given.smoke else None
-            speed = 20.0 if quick else 10.0
-            rows = compare(policies, part, given.td, speed, seconds, rounds=options.repeats)
-            results["rows"] = [row for row in results["rows"] if row["trace"] != part] + rows
+    kept = KEPT.with_suffix(".quick.jsonl") if quick else KEPT
+    if quick:
+        kept.unlink(missing_ok=True)
+    parts, policies = given.parts.split(","), given.policies.split(",")[: 1 if given.smoke else None]
+    traces = [part for part in parts if part in TRACES][: 1 if quick else None]
+    if traces:
+        seconds = 2.0 if given.smoke else None
+        compare(policies, traces, given.td, 20.0 if quick else 10.0, seconds, rounds=options.repeats, kept=kept)
+    if COLD in parts and not quick:
+        run_cold(options.repeats, kept)
+    results = {"rows": known_rows(kept), "events_per_s": known_rates(options)}
+    if COST in parts:
+        results["events_per_s"] = cost(options)
     write(results, options)
 
 
-def kept_results(options: Options) -> dict[str, Any]:
-    """Return what an earlier run has left, to which parts are added."""
+def known_rows(path: Path) -> list[dict[str, Any]]:
+    """Return the runs that were measured so far."""
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    return [json.loads(line) for line in lines]
+
+
+def known_rates(options: Options) -> dict[str, list[float]] | None:
+    """Return what an earlier run has found about the cost of steering."""
     path = options.results / "closed_loop.json"
-    known = json.loads(path.read_text(encoding="utf-8")) if path.exists() and not options.quick else {}
-    return {"rows": [row for row in known.get("rows", []) if "round" in row], "events_per_s": known.get("events_per_s")}
+    rates: dict[str, list[float]] | None = None
+    if path.exists() and not options.quick:
+        rates = json.loads(path.read_text(encoding="utf-8")).get("events_per_s")
+    return rates
+
+
+def keep(row: Mapping[str, Any], path: Path) -> None:
+    """Add a run to those that were measured, and say so."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(row) + "\n")
+    figures = "  ".join(f"{name} {shown(row[name])}" for name in FIGURES)
+    progress(f"  {row['round']}  {row['trace']:<24} {row['policy']:<16} {figures}")
 
 
 def compare(
     policies: Sequence[str],
-    trace: str,
+    traces: Sequence[str],
     td_s: float,
     speed: float,
-    seconds: float | None = None,
-    rounds: int = 1,
-) -> list[dict[str, Any]]:
-    """Return a row of metrics for every policy and round on a trace, or on its first `seconds`."""
+    seconds: float | None,
+    *,
+    rounds: int,
+    kept: Path,
+) -> None:
+    """Measure every policy on every trace, or on its first `seconds`, in each round, unless that is done."""
     app = find_app(APP)
     spark = create_session(default_master(app.build()), "closed-loop", preload=["foretide.apps.twitter_classification"])
-    rows: list[dict[str, Any]] = []
+    done = {(row["trace"], row["policy"], row["round"]) for row in known_rows(kept)}
     try:
         for number in range(rounds):
-            # The first run of all pays for a cold Spark: each round begins with another policy.
-            for policy in (*policies[number % len(policies) :], *policies[: number % len(policies)]):
-                row = {**run_one(spark, trace, policy, td_s, speed, seconds), "round": number}
-                rows.append(row)
-                figures = "  ".join(f"{name} {shown(row[name])}" for name in FIGURES)
-                progress(f"  {trace:<24} {policy:<16} {figures}")
+            for trace in traces:
+                for policy in (*policies[number % len(policies) :], *policies[: number % len(policies)]):
+                    if (trace, policy, number) not in done:
+                        keep({**run_one(spark, trace, policy, td_s, speed, seconds), "round": number}, kept)
     finally:
         spark.stop()
-    return rows
+
+
+def run_cold(rounds: int, kept: Path) -> None:
+    """Measure the application as `make run` runs it, each time in a process that has run nothing before."""
+    done = {row["round"] for row in known_rows(kept) if row["trace"] == COLD}
+    for number in range(rounds):
+        if number not in done:
+            with tempfile.TemporaryDirectory(prefix="foretide-") as folder:
+                found = Path(folder) / "run.json"
+                command = Path(sys.executable).with_name("foretide")
+                options = ["--fresh", "--store", f"{folder}/runs.db", "--json", str(found)]
+                subprocess.run([command, "run", APP, *options], check=True, cwd=folder, capture_output=True)
+                row = json.loads(found.read_text(encoding="utf-8"))["control"]
+            keep({**row, "trace": COLD, "policy": OURS, "round": number}, kept)
+
+
+def later_half(name: str, folder: Path) -> str:
+    """Return the path of a file with the later half of a trace: what prices are chosen by is not what is reported."""
+    trace = load_trace(name)
+    half = trace.rates[trace.rates.size // 2 :]
+    lines = [f"{place * trace.bin_s:g},{rate!r}" for place, rate in enumerate(half.tolist())]
+    path = folder / "later.csv"
+    path.write_text("\n".join(["second,events_per_second", *lines]) + "\n", encoding="utf-8")
+    return str(path)
 
 
 def run_one(
     spark: SparkSession, trace: str, policy: str, td_s: float, speed: float, seconds: float | None = None
 ) -> dict[str, Any]:
     """Run the application once, from a fresh start to its last event, or for so many seconds."""
-    planner, _, values = policy.partition(":")
-    value, _, cooldown_s = values.partition("/")
+    name, _, promised_ms = policy.partition("@")
+    planner, _, knobs = name.partition(":")
+    value, _, cooldown_s = knobs.partition("/")
     with tempfile.TemporaryDirectory(prefix="foretide-", ignore_cleanup_errors=True) as folder:
-        given = {"trace": trace, "speed": speed, "rate_scale": PEAK_RATE / (load_trace(trace).peak_rate * speed)}
+        path = later_half(trace, Path(folder))
+        given = {"trace": path, "speed": speed, "rate_scale": PEAK_RATE / (load_trace(trace).peak_rate * speed)}
         topology = find_app(APP).build({**given, "store": f"{folder}/results.db"})
-        request = RunRequest(named=APP, td_s=td_s, store="none")
+        slo = f"p95<{promised_ms}ms" if promised_ms else None
+        request = RunRequest(named=APP, td_s=td_s, store="none", slo=slo)
         [chosen] = request.policies(planner)
         if value:
             settings = {KNOBS[planner]: float(value), **({"cooldown_s": float(cooldown_s)} if cooldown_s else {})}
@@ -145,7 +197,10 @@ def run_one(
         with SteeredTopologyRun(spark, options, request.steering(topology, chosen)) as run:
             deque(run.progress(), maxlen=0)
             run.drain()
-        return {**run.result.row(trace), "policy": policy}
+        plans = [decision.plan for decision in run.result.decisions if decision.plan is not None]
+        changed = sum(any(term.symbol in GUARDS for term in plan.terms) for plan in plans)
+        row = run.result.row(trace)
+        return {**row, "policy": policy, "decisions": len(plans), "overridden": changed / max(len(plans), 1)}
 
 
 def targets(trace: str, rows: Sequence[Mapping[str, Any]]) -> list[Measured]:
@@ -162,38 +217,53 @@ def targets(trace: str, rows: Sequence[Mapping[str, Any]]) -> list[Measured]:
         return Ratio(known) if known else None
 
     slots, p95 = "slot_seconds", "latency_p95_ms"
-    ours = [one[OURS] for one in rounds.values() if OURS in one]
-    whole = [row["latency_p95_ms"] / row["warm_p95_ms"] for row in ours if row["warm_p95_ms"]]
+    mine = [one[OURS] for one in rounds.values() if OURS in one]
+    kept = [
+        one[PROMISED]["slo"]["kept"] / one[PROMISED]["slo"]["intervals"] for one in rounds.values() if PROMISED in one
+    ]
+    lines = [
+        line(trace, "slot-seconds at no higher p95", "pasps", 0.85, ratio(slots, p95, 1.0, ["pasps"])),
+        line(trace, "slot-seconds at 1.2 × its p95", "static-peak", 0.45, ratio(slots, p95, 1.2, ["static-peak"])),
+        line(trace, "p95 at no more slot-seconds", "best lag rule", 0.8, ratio(p95, slots, 1.0, lags)),
+        line(trace, "p95 of the run ÷ p95 after 30 s", "itself", 1.5, values(mine, over_warm)),
+        line(trace, "decisions that a guard overrides", "all", 0.05, values(mine, lambda row: row.get("overridden"))),
+        Measured(
+            f"{trace}: promise p95 < 600 ms kept", "intervals", "at least", 0.95, Ratio(tuple(kept)) if kept else None
+        ),
+    ]
     lost = [
         row["lost"] + row["duplicated"] for one in rounds.values() for row in one.values() if row["lost"] is not None
     ]
-    lines = [
-        Measured(
-            f"{trace}: slot-seconds at no higher p95", "pasps", "at most", 0.85, ratio(slots, p95, 1.0, ["pasps"])
-        ),
-        Measured(
-            f"{trace}: slot-seconds at 1.2 × its p95",
-            "static-peak",
-            "at most",
-            0.45,
-            ratio(slots, p95, 1.2, ["static-peak"]),
-        ),
-        Measured(
-            f"{trace}: p95 at no more slot-seconds", "best lag rule", "at most", 0.8, ratio(p95, slots, 1.0, lags)
-        ),
-        Measured(
-            f"{trace}: p95 of the run ÷ p95 after 30 s",
-            "itself",
-            "at most",
-            1.5,
-            Ratio(tuple(whole)) if whole else None,
-        ),
-    ]
     # A count, not a ratio: it stands in the same column.
     if lost:
-        runs = f"{len(lost)} runs"
-        lines.append(Measured(f"{trace}: events lost or repeated", runs, "at most", 0.0, Ratio((float(sum(lost)),))))
-    return lines
+        lines.append(line(trace, "events lost or repeated", f"{len(lost)} runs", 0.0, Ratio((float(sum(lost)),))))
+    return [one for one in lines if one.ratio is not None]
+
+
+def cold_targets(rows: Sequence[Mapping[str, Any]]) -> list[Measured]:
+    """Return the lines of the table of targets for processes that have run nothing before."""
+    cold = [row for row in rows if row["trace"] == COLD]
+    plans = values(cold, lambda row: row["first_plan_s"])
+    return [
+        line("make run", "p95 of the run ÷ p95 after 30 s", "itself", 1.5, values(cold, over_warm)),
+        line("make run", "first plan, seconds after the first event", f"td = {TD_S:g} s", TD_S + 1.0, plans),
+    ]
+
+
+def line(trace: str, what: str, against: str, target: float, ratio: Ratio | None) -> Measured:
+    """Return a line of what is to be at most its target."""
+    return Measured(f"{trace}: {what}", against, "at most", target, ratio)
+
+
+def values(rows: Sequence[Mapping[str, Any]], figure: Callable[[Mapping[str, Any]], float | None]) -> Ratio | None:
+    """Return a figure of all runs that have it."""
+    known = tuple(value for value in map(figure, rows) if value is not None)
+    return Ratio(known) if known else None
+
+
+def over_warm(row: Mapping[str, Any]) -> float | None:
+    """Return the p95 of a run over that after its first half minute."""
+    return float(row["latency_p95_ms"] / row["warm_p95_ms"]) if row["warm_p95_ms"] else None
 
 
 def best_ratio(
@@ -207,7 +277,7 @@ def best_ratio(
     found = []
     for other in others:
         theirs = by_policy.get(other)
-        ours = [row for name, row in by_policy.items() if name in (OURS, PATIENT)]
+        ours = [row for name, row in by_policy.items() if name in (OURS, EAGER, PATIENT)]
         if theirs is None or not ours:
             continue
         fair = [row[cost] for row in ours if row[limit] <= within * theirs[limit]]
@@ -265,7 +335,9 @@ def shown(value: Any) -> str:
 def write(results: Mapping[str, Any], options: Options) -> None:
     """Print the tables, and write them as JSON and as a section of the Markdown file."""
     facts, rows, rates = machine_facts("pyspark", "pyarrow"), results["rows"], results["events_per_s"]
-    lines = [line for trace in dict.fromkeys(row["trace"] for row in rows) for line in targets(trace, rows)]
+    traces = [trace for trace in TRACES if any(row["trace"] == trace for row in rows)]
+    lines = [one for trace in traces for one in targets(trace, rows)]
+    lines += cold_targets(rows) if any(row["trace"] == COLD for row in rows) else []
     if rates is not None:
         ratio = between(rates["with"], rates["without"])
         lines.append(Measured("control, statistics and features: throughput", "without", "at least", 0.97, ratio))
@@ -273,9 +345,10 @@ def write(results: Mapping[str, Any], options: Options) -> None:
     details = markdown_table(["trace", *COLUMNS], summary(rows))
     head = (
         f"`python benchmarks/closed_loop.py` on {facts['cores']} cores ({facts['processor']}), PySpark"
-        f" {facts['pyspark']}: {APP}, a plan every {TD_S:g} s, a batch every {TRIGGER_S:g} s. Ratios of `{OURS}` to"
-        f" another policy in the same round; `{PATIENT}` is ours with another price of waiting, and that run of ours"
-        " counts which keeps the limit most cheaply. `threshold:n/s` is the lag rule with one replica per n waiting"
+        f" {facts['pyspark']}: {APP} on the later half of each input, a plan every {TD_S:g} s, a batch every"
+        f" {TRIGGER_S:g} s. Ratios of `{OURS}` to another policy in the same round; `{EAGER}` and `{PATIENT}` are ours"
+        " with other prices of waiting, and that run of ours counts which keeps the limit most cheaply (infinite where"
+        f" none does). `{PROMISED}` has a promise. `threshold:n/s` is the lag rule with one replica per n waiting"
         " events and a cool-down of s seconds. Figures of policies are medians over rounds."
     )
     write_section(options.document, "closed-loop", f"## The closed loop on Spark\n\n{head}\n\n{table}\n\n{details}")
@@ -293,7 +366,9 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
         groups.setdefault((row["trace"], row["policy"]), []).append(row)
     found = []
     for (trace, policy), runs in groups.items():
-        figures = [_median([run[name] for run in runs]) for name in (*FIGURES, "first_plan_s", "lost")]
+        figures = [
+            _median([run.get(name) for run in runs]) for name in (*FIGURES, "first_plan_s", "overridden", "lost")
+        ]
         found.append([trace, policy, str(len(runs)), *(shown(value) for value in figures)])
     return found
 
