@@ -22,3 +22,10 @@ def test_no_bins_change_nothing() -> None:
     counted = LatencyHistogram()
     counted.add_bins(*LatencyHistogram().to_bins())
     assert counted.count == 0 and np.isnan(counted.mean_s)
+
+
+def test_quantiles_lie_within_a_bin_where_its_events_do() -> None:
+    counted = LatencyHistogram()
+    counted.add(np.linspace(0.4, 0.6, 10_001), np.ones(10_001, dtype=int))
+    for level in (0.1, 0.5, 0.9):
+        assert counted.quantile_s(level) == pytest.approx(0.4 + 0.2 * level, rel=0.005)

@@ -163,7 +163,7 @@ def test_an_operator_whose_time_is_not_known_is_left_out_of_the_replicas() -> No
 def test_latencies_are_in_milliseconds() -> None:
     score = scored()
     assert score.latency_mean_ms == pytest.approx(145.0)
-    assert score.latency_p95_ms == pytest.approx(100.0, rel=0.03)
+    assert score.latency_p95_ms == pytest.approx(100.0, rel=0.05)
     assert score.latency_p99_ms == pytest.approx(1000.0, rel=0.03)
     assert np.isnan(score.error_input) and np.isnan(score.error_replica)
 
