@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from foretide.errors import ForetideError
 
-__all__ = ["CheckpointError", "OperatorError", "SinkError"]
+__all__ = ["BatchInterrupted", "CheckpointError", "OperatorError", "SinkError"]
 
 
 class OperatorError(ForetideError, TypeError):
@@ -28,3 +28,16 @@ class SinkError(ForetideError, RuntimeError):
 
 class CheckpointError(ForetideError, ValueError):
     """A checkpoint belongs to another topology."""
+
+
+class BatchInterrupted(Exception):  # noqa: N818 - says what is the case
+    """A batch was given up because the stage stops.
+
+    Spark looks in a failed batch's text for an interruption, with a pattern that overflows the stack of the query's
+    thread where the text is long, as stack traces are. So this one is short, and in the words that Spark looks for.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(
+            "py4j.protocol.Py4JJavaError: An error occurred while calling a batch: java.lang.InterruptedException"
+        )

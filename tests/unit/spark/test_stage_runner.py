@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import re
 import threading
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,7 +17,7 @@ import pytest
 from foretide.compile.stages import compile_stages
 from foretide.spark.batches.job import JobResult
 from foretide.spark.batches.stage_runner import StageRunner
-from foretide.spark.errors import OperatorError
+from foretide.spark.errors import BatchInterrupted, OperatorError
 from foretide.spark.inputs.feeds import FirstRound
 from foretide.spark.settings import EngineSettings
 from foretide.spark.tasks.cells import as_bytes, error_cell
@@ -226,3 +228,26 @@ class TestAdmissionLimit:
         assert errors == []
         folder = runner._workspace.limits(runner.stage.id).parent
         assert [path.name for path in folder.iterdir()] == ["limits.json"]
+
+
+def test_a_batch_that_a_stop_interrupts_ends_in_few_words_that_spark_takes_for_an_interruption(
+    make_runner: Callable[..., StageRunner], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runner = make_runner()
+
+    def interrupted(*_: Any) -> None:
+        raise RuntimeError("at org.apache.spark.Somewhere\n" * 2000)
+
+    monkeypatch.setattr(runner, "_run_batch", interrupted)
+    with pytest.raises(RuntimeError):
+        runner.run_batch(None, 0)  # type: ignore[arg-type]
+    assert isinstance(runner.failure, RuntimeError)
+    runner.failure = None
+    runner.stop()
+    with pytest.raises(BatchInterrupted) as found:
+        runner.run_batch(None, 0)  # type: ignore[arg-type]
+    text = "".join(traceback.format_exception(found.value))
+    assert len(text) < 2000 and runner.failure is None
+    assert re.search(
+        r"py4j.protocol.Py4JJavaError: An error occurred while calling.*java.lang.InterruptedException", text
+    )

@@ -28,7 +28,7 @@ from foretide.spark.batches.failures import FailureWatch
 from foretide.spark.batches.job import StageJob
 from foretide.spark.batches.routing import Router
 from foretide.spark.columns import arrow_schema
-from foretide.spark.errors import OperatorError
+from foretide.spark.errors import BatchInterrupted, OperatorError
 from foretide.spark.inputs.edges import EdgeStore
 from foretide.spark.inputs.faults import read_fault
 from foretide.spark.inputs.feeds import open_feed
@@ -129,6 +129,8 @@ class StageRunner:
         try:
             self._run_batch(frame, batch_id)
         except Exception as error:
+            if self._stopping.is_set() and not isinstance(error, ForetideError):
+                raise BatchInterrupted from None
             # Where Spark's tasks read the rows, the text of a stack trace is all that it hands on.
             left = None if isinstance(error, ForetideError) else read_fault(self._workspace.fault(self.stage.id))
             self.failure = left or error
