@@ -6,6 +6,7 @@ import math
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,8 +15,11 @@ from topologies import line, step
 
 from foretide.clock import ManualClock
 from foretide.control import ControlSettings
+from foretide.plan.promise import parse_promise
+from foretide.records import BatchRun
 from foretide.spark.steering.controller import Controller, Steering
 from foretide.spark.steering.executors import ExecutorManager, ExecutorSettings
+from foretide.spark.steering.waking import promise_at_risk
 from foretide.store import RunSpec, RunStore
 from foretide.store.databases.sqlite import SqliteDatabase
 
@@ -246,6 +250,22 @@ def test_a_backlog_that_grows_wakes_the_loop_before_its_next_cycle(scene: Scene)
     scene.live(1000)  # one replica for 9 ms each does 111/s
     assert len(woken) == 1
     assert "events more wait than at the last decision" in woken[0]
+
+
+def test_a_sample_that_breaks_a_promise_is_news_once() -> None:
+    def seen(*late_s: float) -> Any:
+        batches = tuple(
+            BatchRun(stage=0, began_at_s=0.0, duration_s=0.3, slots=1, events=10, work_s=0.1, latency_s=at, late_s=at)
+            for at in late_s
+        )
+        return SimpleNamespace(batches=batches)
+
+    promise = parse_promise("p95<800ms")
+    assert promise_at_risk(seen(0.5, 0.7), seen(0.6), promise) == ""
+    assert promise_at_risk(seen(), seen(0.6), promise) == "", "nobody left"
+    reason = promise_at_risk(seen(0.5, 0.9), seen(0.6), promise)
+    assert reason == "p95 of the last sample is 900 ms, p95<800ms is promised"
+    assert promise_at_risk(seen(0.9), seen(0.9), promise) == "", "the last decision knew"
 
 
 def test_executors_are_asked_for_ahead_by_the_lead_time_that_was_learnt(fake_run: Callable[..., Any]) -> None:

@@ -35,7 +35,7 @@ from foretide.spark.steering.executors import ExecutorCounts, ExecutorManager, E
 from foretide.spark.steering.executors.demand import slots_ahead
 from foretide.spark.steering.monitor import Observed, Sample, SparkMonitor
 from foretide.spark.steering.sampling import Sampler, SampleRecorder
-from foretide.spark.steering.waking import grown_backlog
+from foretide.spark.steering.waking import grown_backlog, promise_at_risk
 from foretide.store import RunStore
 from foretide.topology import Topology
 
@@ -254,12 +254,16 @@ class Controller(Background):
         return None if self.executors is None else self.executors.counts()
 
     def _look(self, sample: Sample) -> None:
-        """See which executors have come, and decide at once where a backlog grows."""
-        last, backlog_s = self.loop.last_decision, self.steering.settings.loop.wake_backlog_s
-        if backlog_s is not None and last is not None and last.window is not None:
-            reason = grown_backlog(sample.measurement, last.window, backlog_s)
-            if reason:
-                self.loop.wake(reason)
+        """See which executors have come, and decide at once where a backlog grows or a promise is about to break."""
+        last, settings = self.loop.last_decision, self.steering.settings
+        backlog_s, promise, reason = settings.loop.wake_backlog_s, settings.promise, ""
+        if last is not None and last.window is not None:
+            if backlog_s is not None:
+                reason = grown_backlog(sample.measurement, last.window, backlog_s)
+            if not reason and promise is not None:
+                reason = promise_at_risk(sample.measurement, last.window, promise)
+        if reason:
+            self.loop.wake(reason)
         if self.executors is not None:
             self.executors.observe()
 
