@@ -14,7 +14,7 @@ from foretide.errors import ConfigError
 __all__ = ["UTILISATION", "Axis", "Knob", "Scale", "Unit", "with_grids"]
 
 #: In what the values of an axis are given, so that one grid suits every input; see `Scale.setting`.
-Unit: TypeAlias = Literal["", "intervals", "replica-intervals", "peak"]
+Unit: TypeAlias = Literal["", "intervals", "replica-intervals", "peak", "promise"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,18 +29,22 @@ class Scale:
         The time of one event, mean over the operators.
     peak : mapping of str to int
         The replicas of each operator that the input's peak needs.
+    least_p95_s : float, optional
+        The .95 quantile of latencies that no number of slots can avoid; unset where operators do not share slots.
     """
 
     td_s: float
     execution_s: float
     peak: Mapping[str, int]
+    least_p95_s: float | None = None
 
     def setting(self, value: Any, unit: Unit) -> Any:
         """Return the setting that a value stands for.
 
         - ``intervals``: seconds, in intervals between two decisions;
         - ``replica-intervals``: events, in those that a replica finishes in an interval;
-        - ``peak``: replicas of each operator, as a part of those that the peak needs, rounded up.
+        - ``peak``: replicas of each operator, as a part of those that the peak needs, rounded up;
+        - ``promise``: a promise about the .95 quantile, in least possible ones.
 
         >>> scale = Scale(td_s=5.0, execution_s=0.01, peak={"a": 4, "b": 10})
         >>> scale.setting(2, "intervals"), scale.setting(0.5, "replica-intervals"), scale.setting(0.65, "peak")
@@ -50,6 +54,9 @@ class Scale:
             return value * self.td_s
         if unit == "replica-intervals":
             return value * self.td_s / self.execution_s
+        if unit == "promise":
+            assert self.least_p95_s is not None, "knobs that do not suit the system are not turned"
+            return f"p95<{1e3 * value * self.least_p95_s:.0f}ms"
         if unit == "peak":
             return {operator: max(1, math.ceil(value * count - 1e-9)) for operator, count in self.peak.items()}
         return value
@@ -88,6 +95,10 @@ class Knob:
         """Return every combination, each as values by the names of the axes."""
         names = [axis.name for axis in self.axes]
         return [dict(zip(names, values, strict=True)) for values in product(*(axis.values for axis in self.axes))]
+
+    def suits(self, scale: Scale) -> bool:
+        """Return whether it does anything: a promise needs slots that are shared."""
+        return scale.least_p95_s is not None or all(axis.unit != "promise" for axis in self.axes)
 
     def settings(self, point: Mapping[str, Any], scale: Scale) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the settings of the planner and of the guards that a combination stands for."""

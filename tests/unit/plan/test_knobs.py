@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 
 import pytest
 
@@ -9,7 +10,7 @@ from foretide.plan import GuardSettings, find_planner, make_planner
 from foretide.plan.knobs import UTILISATION, Axis, Knob, Scale, with_grids
 from foretide.plan.registry import PLANNERS
 
-SCALE = Scale(td_s=5.0, execution_s=0.002, peak={"a": 4, "b": 10})
+SCALE = Scale(td_s=5.0, execution_s=0.002, peak={"a": 4, "b": 10}, least_p95_s=0.6)
 
 
 @pytest.mark.parametrize("name", PLANNERS)
@@ -31,10 +32,18 @@ def test_every_point_of_every_grid_is_a_valid_setting(name: str) -> None:
         (0.5, "peak", {"a": 2, "b": 5}),
         (0.01, "peak", {"a": 1, "b": 1}),
         (1.1, "peak", {"a": 5, "b": 11}),
+        (1.5, "promise", "p95<900ms"),
     ],
 )
 def test_values_are_scaled_to_the_input(value: float, unit: str, setting: object) -> None:
     assert SCALE.setting(value, unit) == setting  # type: ignore[arg-type]
+
+
+def test_a_promise_is_turned_only_where_slots_are_shared() -> None:
+    patience, slo = find_planner("foretide").knobs
+    apart = replace(SCALE, least_p95_s=None)
+    assert [knob.suits(SCALE) for knob in (patience, slo)] == [True, True]
+    assert [knob.suits(apart) for knob in (patience, slo)] == [True, False]
 
 
 def test_a_setting_of_guards_is_kept_apart() -> None:

@@ -98,6 +98,16 @@ def test_no_policy_is_below_the_bound_on_either_data_plane(
     assert np.isfinite(peak.spread)
 
 
+def test_a_promise_is_a_knob_where_batches_share_slots() -> None:
+    batches = SimulationSettings(micro_batch=MicroBatch(fixed_s=0.1, per_task_s=0.01, trigger_s=0.5))
+    [policy] = parse_policies("foretide:basic")
+    grids = {"foretide": {"slo": [1.2, 2.0]}}
+    found = trials_of(small(settings=batches), [policy], 1, grids)
+    # A batch of .11 s for an event that waits for nothing, and .475 s for its tick.
+    assert [trial.planner_settings for trial in found] == [{"slo": "p95<702ms"}, {"slo": "p95<1170ms"}]
+    assert {tuple(trial.knob) for trial in trials_of(small(), [policy], 1, {})} == {("patience",)}
+
+
 def test_a_policy_that_leaves_events_behind_has_no_point() -> None:
     scenario = small([400.0] * 12, warm_up_s=5.0)
     study = plan_study([scenario], parse_policies("static"), grids={"static": {"by_operator": [0.3, 1.0]}})

@@ -98,10 +98,10 @@ def compare(
     job.toml --td 10
 
     One setting of a policy is one point. With --front each policy is run at many settings of its own knob (of foretide
-    the patience, of a lag rule limit and cool-down, of policies that size by load how busy replicas may be), and
-    compared by the front of its points: cost, as a part of the static peak, and latency. For each trace the table
-    shows the part of the plane that a front covers (hypervolume), and its cost ÷ that of a plan that knew the future
-    (regret). --set sim.micro_batch.fixed_s=0.2 runs batches as on Spark.
+    the patience, or on batches the promise, of a lag rule limit and cool-down, of policies that size by load how busy
+    replicas may be), and compared by the front of its points: cost, as a part of the static peak, and latency. For each
+    trace the table shows the part of the plane that a front covers (hypervolume), and its cost ÷ that of a plan that
+    knew the future (regret). --set sim.micro_batch.fixed_s=0.2 runs batches as on Spark.
 
     With --slo, and batches, policies are measured by a promise: 'kept' is the share of intervals in which it was kept,
     '÷ clairv.' the slot-seconds ÷ those of a plan that knew the input and kept it in every interval.

@@ -92,7 +92,10 @@ class Foretide(Planner):
     name: ClassVar[str] = "foretide"
     summary: ClassVar[str] = "least cost of replicas and waiting over all that may arrive; learns delay and overhead"
     spec: ClassVar[tuple[str, ...]] = ("P4", "P5", "B2")
-    knobs: ClassVar[tuple[Knob, ...]] = (Knob(Axis("patience", (0.05, 0.1, 0.2, 0.4, 0.7, 1.0, 1.215, 2.0, 4.0, 8.0))),)
+    knobs: ClassVar[tuple[Knob, ...]] = (
+        Knob(Axis("patience", (0.05, 0.1, 0.2, 0.4, 0.7, 1.0, 1.215, 2.0, 4.0, 8.0))),
+        Knob(Axis("slo", (1.1, 1.2, 1.35, 1.6, 2.0, 2.5, 3.5, 5.0), unit="promise")),
+    )
     needs_forecast: ClassVar[bool] = True
     by_stage: ClassVar[bool] = True
 

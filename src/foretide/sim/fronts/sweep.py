@@ -175,6 +175,7 @@ def trials_of(
         td_s=scenario.loop.td_s,
         execution_s=float(np.mean(topology.declared_execution_s)),
         peak=dict(zip(topology.layout.operators, peak, strict=True)),
+        least_p95_s=_least_p95_s(scenario),
     )
     return [
         PolicyTrial(scenario=scenario, policy=policy, knob=knob, planner_settings=planner, guards=guards, seed=seed)
@@ -189,8 +190,17 @@ def _settings(
 ) -> list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]]:
     fixed = policy.planner in (STATIC_MIN, STATIC_PEAK)
     knobs = with_grids(policy.planner, () if fixed else find_planner(policy.planner).knobs, grids)
-    found = [(point, *knob.settings(point, scale)) for knob in knobs for point in knob.points()]
+    found = [(point, *knob.settings(point, scale)) for knob in knobs if knob.suits(scale) for point in knob.points()]
     return found or [({}, {}, {})]
+
+
+def _least_p95_s(scenario: Scenario) -> float | None:
+    """Return the .95 quantile of latencies that nothing can avoid in batches; None without them."""
+    batches = scenario.settings.micro_batch
+    if batches is None:
+        return None
+    least_s = Future(scenario.topology, scenario.trace, scenario.options(Policy(STATIC_PEAK), 0)).least_latency_s
+    return least_s + 0.95 * max(batches.trigger_s, least_s - scenario.settings.base_latency_s)
 
 
 def check_input(scenario: Scenario) -> None:
