@@ -16,8 +16,10 @@ from simulated_recording import Recording, record_simulation
 from foretide.clock import SystemClock
 from foretide.events import Event
 from foretide.health.features import MACHINE_NAMES, WORKER_NAMES
+from foretide.plan.planners.foretide import Foretide
 from foretide.service import BackgroundService, ServiceSettings
 from foretide.sim.options import SimulationOptions
+from foretide.sim.settings import MicroBatch, SimulationSettings
 from foretide.store import FeatureSample, RunRecorder, RunStore, RuntimeStore, StoreSettings
 from foretide.topology import Topology, flow
 from foretide.traces import RateTrace
@@ -61,6 +63,13 @@ def tweets() -> Topology:
     return job.build()
 
 
+def words() -> Topology:
+    """Return two operators that share the slots of their stage."""
+    job = flow("words")
+    job.source("in").operator("split", execution_s=0.002, replicas=(1, 8)).operator("count", execution_s=0.01)
+    return job.build()
+
+
 def waves(seconds: int) -> RateTrace:
     at = np.arange(seconds)
     noise = np.random.default_rng(7).normal(0, 8, seconds)
@@ -96,6 +105,13 @@ def options(planner: str, td_s: float = 10.0) -> SimulationOptions:
     return SimulationOptions.of({"planner": planner, "forecaster": forecaster, "td_s": td_s})
 
 
+def promised() -> SimulationOptions:
+    """Return the options of a run on batches, with a promise."""
+    batches = SimulationSettings(micro_batch=MicroBatch(fixed_s=0.1, trigger_s=0.5))
+    planner = Foretide(slo="p95<2s")
+    return SimulationOptions.of({"planner": planner, "forecaster": "basic", "td_s": 10.0, "settings": batches})
+
+
 @dataclass(frozen=True)
 class Shown:
     """A service to look at, and the runs that it has."""
@@ -105,6 +121,7 @@ class Shown:
     static: str
     pasps: str
     hostile: str
+    promised: str
 
 
 @pytest.fixture(scope="session")
@@ -114,10 +131,11 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shown]:
         bad = record_simulation(
             store, tweets(), waves(60), options("static"), Recording(name=HOSTILE, seconds=40, on_sample=hostile)
         )
+        kept = record_simulation(store, words(), waves(60), promised())
         static = record_simulation(store, tweets(), waves(600), options("ds2"))
         pasps = record_simulation(store, tweets(), waves(600), options("pasps"), Recording(on_sample=workers))
         with BackgroundService(store, ServiceSettings(port=0)) as service:
-            yield Shown(service.url, store, static, pasps, bad)
+            yield Shown(service.url, store, static, pasps, bad, kept)
 
 
 class Live:

@@ -115,6 +115,17 @@ def test_a_run_is_shown_with_all_its_parts(page: Page, shown: Any) -> None:
     page.shoot("top", 1120)
 
 
+def test_a_promise_is_shown_beside_what_is_expected_and_kept(page: Page, shown: Any) -> None:
+    page.open(shown.url, run=shown.promised)
+    tile = next(text for text in page.text("#tiles").split("\n\n") if "promise p95" in text)
+    assert "promise p95 < 2" in tile and "of intervals kept" in tile and "expected" in tile
+    outlook = page.script("return document.querySelector('#chart-latency').textContent")
+    assert "promised" in outlook and "p95 expected" in outlook
+    page.open(shown.url, run=shown.pasps)
+    assert "promise" not in page.text("#tiles")
+    assert page.complaints() == []
+
+
 def test_nothing_is_loaded_from_elsewhere(page: Page, shown: Any) -> None:
     page.open(shown.url, run=shown.pasps)
     names = page.script("return performance.getEntriesByType('resource').map((entry) => entry.name)")

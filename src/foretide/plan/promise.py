@@ -12,14 +12,16 @@ from pydantic import AfterValidator
 
 from foretide.errors import ConfigError
 from foretide.latency import LatencyHistogram
-from foretide.records import BatchRun, Floats
+from foretide.records import BatchRun, Floats, Plan
 
 __all__ = [
+    "LatencyOutlook",
     "Promise",
     "PromiseScore",
     "PromiseTally",
     "PromiseText",
     "interval_quantile_s",
+    "latency_outlook",
     "parse_promise",
     "score_promise",
 ]
@@ -166,6 +168,47 @@ class PromiseTally:
         """Return how well the promise was kept so far."""
         kept = sum(within >= self._promise.quantile * count - 1e-6 for within, count in self._within.values())
         return PromiseScore(self._promise, kept, len(self._within))
+
+
+@dataclass(frozen=True)
+class LatencyOutlook:
+    """The latencies that a plan of slots expects, and what is promised.
+
+    Parameters
+    ----------
+    p50_s, p95_s : float
+        Quantiles expected.
+    promise : Promise, optional
+        What is promised.
+    broken : float, optional
+        How likely it is to be broken.
+    """
+
+    p50_s: float
+    p95_s: float
+    promise: Promise | None = None
+    broken: float | None = None
+
+    def to_data(self) -> dict[str, float | None]:
+        """Return it as plain data; null where nothing is promised."""
+        promise = self.promise
+        return {
+            "p50_s": self.p50_s,
+            "p95_s": self.p95_s,
+            "promised_s": None if promise is None else promise.target_s,
+            "quantile": None if promise is None else promise.quantile,
+            "broken": self.broken,
+        }
+
+
+def latency_outlook(plan: Plan | None) -> LatencyOutlook | None:
+    """Return the latencies that a plan expects, from its terms; None for one that expects none."""
+    terms = {} if plan is None else {term.symbol: term for term in plan.terms if isinstance(term.values, float)}
+    if not {"p50", "p95"} <= terms.keys():
+        return None
+    value = {symbol: float(term.values) for symbol, term in terms.items() if isinstance(term.values, float)}
+    promise = parse_promise(terms["τ₀"].equation) if "τ₀" in terms else None
+    return LatencyOutlook(value["p50"], value["p95"], promise, value.get("ε"))
 
 
 def interval_quantile_s(batches: tuple[BatchRun, ...], quantile: float) -> float:

@@ -26,6 +26,7 @@ _HEIGHT = 1500
 # More points than a screen has columns only make the page large.
 _POINTS = 4000
 _INPUT, _BAND = "#7f8fa0", "rgba(0, 114, 178, 0.18)"
+_EXPECTED = ("p50 expected", "p95 expected")
 _LATENCY = {"p50": COLOURS[2], "mean": COLOURS[0], "p95": COLOURS[4], "p99": COLOURS[1]}
 
 
@@ -128,6 +129,10 @@ def _latencies(figure: Any, record: RunRecord) -> None:
         at_s, found = _thin(record.latency_at_s, values, "max")
         line = {"color": _LATENCY.get(name, COLOURS[3]), "width": 1.4}
         _add(figure, 5, x=at_s, y=found, name=f"latency {name}", line=line, hovertemplate=_hover(f"ms {name}"))
+    for name, values in record.outlook_ms.items():
+        colour = _LATENCY.get(name.split()[0], _INPUT)
+        line = {"color": colour, "width": 1.4, "shape": "hv", "dash": "dot" if name in _EXPECTED else "dash"}
+        _add(figure, 5, x=record.outlook_at_s, y=values, name=f"latency {name}", line=line, hovertemplate=_hover("ms"))
 
 
 def _arrange(figure: Any, record: RunRecord) -> None:

@@ -89,6 +89,10 @@ class RunRecord:
         Instants of the latencies.
     latency_ms : mapping of str to array
         Latency by name, such as ``p99``, at those instants; NaN where no event left.
+    outlook_at_s : array
+        Instants of the latencies that were expected.
+    outlook_ms : mapping of str to array
+        Latency expected or promised, by name, from those instants on.
     expected : Expected, optional
         What was expected of the input.
     decisions : tuple of DecisionMark
@@ -117,6 +121,8 @@ class RunRecord:
     queued: Floats
     latency_at_s: Floats = field(default_factory=lambda: np.empty(0))
     latency_ms: Mapping[str, Floats] = field(default_factory=dict)
+    outlook_at_s: Floats = field(default_factory=lambda: np.empty(0))
+    outlook_ms: Mapping[str, Floats] = field(default_factory=dict)
     expected: Expected | None = None
     decisions: tuple[DecisionMark, ...] = ()
     facts: Mapping[str, str] = field(default_factory=dict)
@@ -133,6 +139,9 @@ class RunRecord:
         instants = (len(np.asarray(self.latency_at_s)),)
         latencies = {name: _array(f"latency_ms.{name}", given, instants) for name, given in self.latency_ms.items()}
         object.__setattr__(self, "latency_ms", latencies)
+        instants = (len(np.asarray(self.outlook_at_s)),)
+        outlooks = {name: _array(f"outlook_ms.{name}", given, instants) for name, given in self.outlook_ms.items()}
+        object.__setattr__(self, "outlook_ms", outlooks)
 
 
 def _array(name: str, values: npt.ArrayLike, shape: tuple[int, ...]) -> npt.NDArray[np.generic]:

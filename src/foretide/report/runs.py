@@ -13,6 +13,7 @@ from foretide.control.decision import Decision
 from foretide.control.score import RunScore
 from foretide.control.starting.first_replicas import BEGAN
 from foretide.latency import LatencyHistogram
+from foretide.plan.promise import PromiseScore, latency_outlook
 from foretide.records import Floats, Forecast, Plan, Term
 from foretide.report.record import DecisionMark, Expected, Figure, RunRecord
 from foretide.sim.outcome import SimulationReport
@@ -37,7 +38,7 @@ def record_of(report: SimulationReport) -> RunRecord:
         report.options.control.td_s,
         title=f"{report.topology.name} on {report.trace}",
         facts=_simulated_facts(report),
-        figures=score_figures(report.metrics),
+        figures=(*score_figures(report.metrics), *_kept(report.slo)),
         counted_from_s=report.options.warm_up_s,
         notes=_simulated_notes(report),
     )
@@ -46,7 +47,7 @@ def record_of(report: SimulationReport) -> RunRecord:
 def steered_record(run: SteeredRun, trace: str) -> RunRecord:
     """Return the record of a steered run, its time counted from the first sample."""
     course = RunCourse.of(run.topology, [sample.measurement for sample in run.samples], _latency_rows(run.samples))
-    figures = () if run.score is None else score_figures(run.score)
+    figures = () if run.score is None else (*score_figures(run.score), *_kept(run.slo))
     if figures and run.audit is not None:
         words = f"of {run.audit.expected:,} events, by their ids in the sink"
         counts = (("lost", run.audit.lost), ("duplicated", run.audit.duplicated))
@@ -86,9 +87,36 @@ def _record(course: RunCourse, decisions: Sequence[Decision], td_s: float, **wor
         latency_at_s=course.latency_at_s - began_at_s,
         latency_ms={name: 1e3 * values for name, values in course.latency_s.items()},
         expected=expected_input(decisions, td_s, began_at_s),
+        **_outlook(decisions, began_at_s),
         decisions=tuple(decision_mark(decision, began_at_s) for decision in decisions),
         **words,
     )
+
+
+def _outlook(decisions: Sequence[Decision], began_at_s: float) -> dict[str, Any]:
+    """Return the latencies that plans expected, and what was promised; empty where they expected none."""
+    made = [(decision.at_s, found) for decision in decisions if (found := latency_outlook(decision.plan)) is not None]
+    if not made:
+        return {}
+    lines = {
+        "p50 expected": [found.p50_s for _, found in made],
+        "p95 expected": [found.p95_s for _, found in made],
+    }
+    promise = made[-1][1].promise
+    if promise is not None:
+        lines[f"promised (p{100 * promise.quantile:g})"] = [promise.target_s] * len(made)
+    return {
+        "outlook_at_s": np.array([at_s for at_s, _ in made]) - began_at_s,
+        "outlook_ms": {name: 1e3 * np.array(values) for name, values in lines.items()},
+    }
+
+
+def _kept(slo: PromiseScore | None) -> tuple[Figure, ...]:
+    """Return how well a promise was kept, as a metric."""
+    if slo is None:
+        return ()
+    share = f"{slo.kept / slo.intervals:.1%}" if slo.intervals else "–"
+    return (Figure(f"promise {slo.promise}", share, f"kept in {slo.kept} of {slo.intervals} intervals"),)
 
 
 def _latency_rows(samples: Sequence[Sample]) -> list[tuple[float, ...]]:

@@ -11,7 +11,9 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from foretide.latency import LatencyHistogram
+from foretide.plan.promise import LatencyOutlook, latency_outlook
 from foretide.records import Measurement
+from foretide.service.views import promise_kept
 from foretide.store import RecordedRun, RunStore, StoreError
 
 __all__ = ["RunCollector", "ServiceMetrics"]
@@ -135,6 +137,15 @@ class _Families:
         self.latency = GaugeMetricFamily(
             "foretide_latency_seconds", "Latency of the events of the last minute.", labels=[*run, "quantile"]
         )
+        self.expected_latency = GaugeMetricFamily(
+            "foretide_expected_latency_seconds", "Latency that the last plan expects.", labels=[*run, "quantile"]
+        )
+        self.promised = GaugeMetricFamily(
+            "foretide_promised_latency_seconds", "Latency that is promised.", labels=[*run, "quantile"]
+        )
+        self.kept = GaugeMetricFamily(
+            "foretide_promise_kept_ratio", "Part of the intervals that kept the promise so far.", labels=run
+        )
         self.cycle = GaugeMetricFamily("foretide_last_cycle", "The number of the last decision.", labels=run)
 
     def all(self) -> Iterator[GaugeMetricFamily]:
@@ -149,6 +160,7 @@ class _Families:
             self._latency(names, run, measurement.ended_at_s)
         for decision in run.decisions(last=1):
             self.cycle.add_metric(names, decision.cycle)
+            self._promise(names, run, latency_outlook(decision.plan))
             for source, forecast in decision.forecasts.items():
                 self.forecast.add_metric([*names, source], float(forecast.mean.mean()))
             action = decision.action
@@ -168,6 +180,17 @@ class _Families:
             self.queued.add_metric(labels, float(measurement.queued[column]))
             self.utilisation.add_metric(labels, min(busy, 1.0))
             self.replicas.add_metric([*labels, "observed"], replicas)
+
+    def _promise(self, names: list[str], run: RecordedRun, outlook: LatencyOutlook | None) -> None:
+        if outlook is None:
+            return
+        for level, value_s in (("0.5", outlook.p50_s), ("0.95", outlook.p95_s)):
+            self.expected_latency.add_metric([*names, level], value_s)
+        if outlook.promise is not None:
+            self.promised.add_metric([*names, f"{outlook.promise.quantile:g}"], outlook.promise.target_s)
+            kept = promise_kept(run, run.latencies())
+            if kept is not None and kept.intervals:
+                self.kept.add_metric(names, kept.kept / kept.intervals)
 
     def _latency(self, names: list[str], run: RecordedRun, ended_at_s: float) -> None:
         histogram: LatencyHistogram = run.latency(ended_at_s - _RECENT_S)

@@ -142,6 +142,16 @@ class Change(BaseModel):
     to: int
 
 
+class LatencyExpected(BaseModel):
+    """The latencies that a plan expects, and what is promised."""
+
+    p50_s: float
+    p95_s: float
+    promised_s: float | None = Field(description="Null where nothing is promised.")
+    quantile: float | None = Field(description="The part of the events that it is promised for.")
+    broken: float | None = Field(description="How likely the promise is to be broken.")
+
+
 class DecisionEntry(BaseModel):
     """A decision in short."""
 
@@ -158,6 +168,7 @@ class DecisionEntry(BaseModel):
     detail: str
     failure: str | None
     expected: list[Expected]
+    latency: LatencyExpected | None = Field(default=None, description="What a plan of slots expects; else null.")
 
 
 class Decisions(BaseModel):
@@ -274,6 +285,15 @@ class Features(BaseModel):
     features: list[FeatureEntry]
 
 
+class PromiseKept(BaseModel):
+    """In how many intervals a promise was kept."""
+
+    target_ms: float
+    quantile: float
+    kept: int
+    intervals: int
+
+
 class Score(BaseModel):
     """The metrics of SPEC P8 so far; what is not known yet is null or missing."""
 
@@ -298,6 +318,7 @@ class Score(BaseModel):
     first_plan_s: float | None = Field(default=None, description="Seconds from the first event to the first plan.")
     cold_p95_ms: float | None = Field(default=None, description="Of events that left in the first 30 s.")
     warm_p95_ms: float | None = Field(default=None, description="Of events that left later.")
+    slo: PromiseKept | None = Field(default=None, description="How well the promise was kept; null without one.")
 
 
 class OverrideEntry(BaseModel):

@@ -16,6 +16,7 @@ from foretide.control.score import OPENING, Yardstick, estimates_of, opening_of,
 from foretide.errors import MetricsError
 from foretide.events import Event
 from foretide.latency import LatencyHistogram
+from foretide.plan.promise import PromiseScore, latency_outlook, score_promise
 from foretide.records import Floats, Forecast, Measurement
 from foretide.service.graph import topology_of
 from foretide.service.http.answers import columns, rounded
@@ -146,6 +147,7 @@ def decision_entry(decision: StoredDecision, info: RunInfo) -> dict[str, Any]:
         "detail": "" if action is None else action.detail,
         "failure": None if decision.failure is None else str(decision.failure),
         "expected": [expected(forecast, info.td_s) for forecast in decision.forecasts.values()],
+        "latency": None if (outlook := latency_outlook(plan)) is None else outlook.to_data(),
     }
 
 
@@ -275,4 +277,14 @@ def run_score(run: RecordedRun, most: int) -> dict[str, Any]:
         body |= {name: run.info.outcome[name] for name in OPENING if run.info.outcome.get(name) is not None}
     except MetricsError:
         pass  # nothing has been measured yet
-    return {name: rounded(value) for name, value in body.items()}
+    kept = promise_kept(run, latencies)
+    return {name: rounded(value) for name, value in body.items()} | {"slo": None if kept is None else kept.to_data()}
+
+
+def promise_kept(run: RecordedRun, latencies: Sequence[LatencySample]) -> PromiseScore | None:
+    """Return how well the promise of the last decision was kept over so many latencies; None without a promise."""
+    outlooks = [latency_outlook(decision.plan) for decision in run.decisions(last=1)]
+    if not outlooks or outlooks[0] is None or outlooks[0].promise is None:
+        return None
+    found = ((sample.ended_at_s, sample.histogram) for sample in latencies if sample.histogram.count)
+    return score_promise(outlooks[0].promise, found, run.info.td_s or 30.0)

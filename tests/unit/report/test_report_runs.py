@@ -5,10 +5,13 @@ import pytest
 
 from foretide.control.decision import Decision, Failure
 from foretide.errors import NotReadyError
+from foretide.plan.planners.foretide import Foretide
+from foretide.plan.promise import parse_promise
 from foretide.report import record_of, to_html
 from foretide.report.runs import decision_mark, expected_input
 from foretide.sim.outcome import SimulationReport
 from foretide.sim.run import simulate
+from foretide.sim.settings import MicroBatch, SimulationSettings
 from foretide.sim.stress import Stress
 from foretide.topology import flow
 from foretide.traces import RateTrace
@@ -64,3 +67,25 @@ def test_a_cycle_without_a_plan_says_so() -> None:
     failed = Decision(cycle=1, at_s=5.0, failure=Failure("monitor", NotReadyError("too early"), ready=False))
     mark = decision_mark(failed)
     assert (mark.headline, mark.reasons, mark.changed) == ("5 s: no plan", ("monitor: too early",), False)
+
+
+def test_a_promise_is_drawn_with_what_was_expected_and_kept() -> None:
+    job = flow("words")
+    job.source("in").operator("count", execution_s=0.01, replicas=(1, 8))
+    found = simulate(
+        job.build(),
+        RateTrace("flat", 60, np.array([100.0])),
+        planner=Foretide(slo="p95<1s"),
+        forecaster="basic",
+        td_s=5.0,
+        settings=SimulationSettings(micro_batch=MicroBatch(fixed_s=0.1, trigger_s=0.5)),
+        promise=parse_promise("p95<1s"),
+    )
+    record = record_of(found)
+    assert list(record.outlook_ms) == ["p50 expected", "p95 expected", "promised (p95)"]
+    assert (record.outlook_ms["p50 expected"] < record.outlook_ms["p95 expected"]).all()
+    assert set(record.outlook_ms["promised (p95)"].tolist()) == {1000.0}
+    assert record.outlook_at_s.size == len(found.decisions)
+    assert record.figures[-1].name == "promise p95<1000ms"
+    assert record.figures[-1].meaning == "kept in 6 of 6 intervals"
+    assert "latency promised (p95)" in to_html(record)

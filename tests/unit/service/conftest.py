@@ -9,8 +9,10 @@ import pytest
 from fastapi.testclient import TestClient
 from simulated_recording import Recording, record_simulation
 
+from foretide.plan.planners.foretide import Foretide
 from foretide.service import ServiceSettings, create_app
 from foretide.sim.options import SimulationOptions
+from foretide.sim.settings import MicroBatch, SimulationSettings
 from foretide.store import FeatureSample, RunRecorder, RunStore
 from foretide.topology import Topology, flow
 from foretide.traces import RateTrace
@@ -79,6 +81,24 @@ def client_of(store: RunStore) -> Iterator[Callable[..., TestClient]]:
 @pytest.fixture
 def client(client_of: Callable[..., TestClient]) -> TestClient:
     return client_of()
+
+
+@pytest.fixture(scope="session")
+def promised_run() -> Callable[[RunStore], str]:
+    """Return the function that records a run on batches, with a promise."""
+
+    def promised(store: RunStore) -> str:
+        options = SimulationOptions.of(
+            {
+                "planner": Foretide(slo="p95<2s"),
+                "forecaster": "basic",
+                "td_s": 10.0,
+                "settings": SimulationSettings(micro_batch=MicroBatch(fixed_s=0.1, trigger_s=0.5)),
+            }
+        )
+        return record_simulation(store, branching(), RateTrace("flat", bin_s=60, rates=[60]), options)
+
+    return promised
 
 
 @pytest.fixture(scope="session")

@@ -58,5 +58,20 @@ def test_a_run_that_is_alive_is_shown(tmp_path: Path, record_run: Callable[..., 
         assert all(0 <= value <= 1 for value in found["foretide_utilisation_ratio"].values())
 
 
+def test_a_promise_is_shown_with_what_is_expected_and_kept(tmp_path: Path, promised_run: Callable[..., str]) -> None:
+    path = tmp_path / "runs.db"
+    with RunStore(path, threaded=False) as store:
+        run = store.run(promised_run(store))
+        say_that_it_runs(path, run.id)
+        found = samples_of(ServiceMetrics(store, lambda: run.info.seen_at_s).to_text().decode())
+    names = (("run", run.id), ("topology", "branching"))
+    assert found["foretide_promised_latency_seconds"] == {(("quantile", "0.95"), *names): 2.0}
+    median, high = (
+        found["foretide_expected_latency_seconds"][("quantile", level), *names] for level in ("0.5", "0.95")
+    )
+    assert 0.1 < median < high <= 2.0
+    assert found["foretide_promise_kept_ratio"] == {names: 1.0}
+
+
 def test_runs_that_are_over_are_not_shown(client: TestClient) -> None:
     assert "foretide_replicas" not in samples_of(client.get("/metrics").text)

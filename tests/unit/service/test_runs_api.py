@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 
 from foretide.control.recorded import recalled
+from foretide.service import ServiceSettings, create_app
 from foretide.store import RunStore
 
 Clients = Callable[..., TestClient]
@@ -186,3 +188,22 @@ def test_a_store_that_cannot_be_read_is_a_problem(tmp_path: Any) -> None:
         answer = client.get("/v1/runs")
         assert answer.status_code == 503 and answer.json()["type"].endswith("store-unavailable")
         assert "foretide_store_up 0.0" in client.get("/metrics").text
+
+
+def test_a_promise_is_told_with_what_was_expected_and_kept(tmp_path: Path, promised_run: Callable[..., str]) -> None:
+    with RunStore(tmp_path / "runs.db", threaded=False) as store:
+        run = promised_run(store)
+        with TestClient(create_app(store, ServiceSettings()), base_url="http://127.0.0.1") as client:
+            score = client.get(f"/v1/runs/{run}/score").json()
+            decisions = client.get(f"/v1/runs/{run}/decisions").json()["decisions"]
+    kept = score["slo"]
+    assert (kept["target_ms"], kept["quantile"]) == (2000, 0.95)
+    assert 0 < kept["kept"] == kept["intervals"] <= 6
+    outlook = decisions[-1]["latency"]
+    assert (outlook["promised_s"], outlook["quantile"]) == (2.0, 0.95)
+    assert 0.1 < outlook["p50_s"] < outlook["p95_s"] <= 2.0
+
+
+def test_where_nothing_is_promised_nothing_is_kept(client: TestClient) -> None:
+    assert client.get("/v1/runs/latest/score").json()["slo"] is None
+    assert client.get("/v1/runs/latest/decisions").json()["decisions"][-1]["latency"] is None

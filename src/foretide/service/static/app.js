@@ -122,7 +122,10 @@ function paintCharts() {
     line(quiet, "planned", "--planned", one.slotsAt, one.planned, { step: true, dash: true }),
   ].slice(0, quiet ? 1 : 3)), [], range);
   charts.queue.show(both((one, quiet) => [line(quiet, "waiting", "--queue", one.at, one.queue, { area: !quiet })]), [], range);
-  charts.latency.show(both((one, quiet) => ["p99", "p95", "p50"].map((name) => line(quiet, name, `--${name}`, one.latency.at, one.latency[name])).slice(0, quiet ? 2 : 3)), [], range);
+  charts.latency.show(both((one, quiet) => ["p99", "p95", "p50"].map((name) => line(quiet, name, `--${name}`, one.latency.at, one.latency[name])).slice(0, quiet ? 2 : 3).concat(quiet || !one.outlook.at.length ? [] : [
+    line(false, "p95 expected", "--p95", one.outlook.at, one.outlook.p95, { step: true, dash: true }),
+    line(false, "promised", "--planned", one.outlook.at, one.outlook.promised, { step: true, dash: true }),
+  ].slice(0, one.outlook.level === null ? 1 : 2))), [], range);
 }
 
 function setControl(control) {

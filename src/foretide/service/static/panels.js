@@ -24,9 +24,16 @@ export function tiles(root, record) {
     ["busiest operator", busiest && busiest.value >= 0 ? percent(busiest.value) : "–", "", busiest ? record.topology.layout.operators[busiest.place] : ""],
     ["queue", number(last(record.queue)), "events", ""],
     ["latency p95", seconds(last(record.latency.p95)), "", `p50 ${seconds(last(record.latency.p50))}, p99 ${seconds(last(record.latency.p99))}`],
+    ...promise(record),
     ["last change", decided ? clock(record.time(decided.at_s)) : "–", "", decided ? changes(decided, 2) : "none yet"],
   ];
   replace(root, ...entries.map(([what, value, unit, more]) => make("div", { class: "tile" }, make("div", { class: "what" }, what), make("div", { class: "value" }, `${value} `, make("small", {}, unit)), make("div", { class: "more" }, more))));
+}
+
+function promise({ outlook, kept }) {
+  if (outlook.level === null) return [];
+  const words = `p50 ${seconds(outlook.p50.at(-1))} and p95 ${seconds(outlook.p95.at(-1))} expected`;
+  return [[`promise p${Math.round(1000 * outlook.level) / 10} < ${seconds(outlook.promised.at(-1))}`, kept === null ? "–" : percent(kept), "of intervals kept", words]];
 }
 
 export function changes(decision, most = 6) {
@@ -100,6 +107,7 @@ const METRICS = [
   ["error of replicas", "error_replica", (value) => number(value), true], ["changes", "changes", (value) => number(value), true],
   ["first plan after", "first_plan_s", seconds, true], ["latency p95, first 30 s", "cold_p95_ms", (value) => seconds(value / 1000), true],
   ["latency p95, after that", "warm_p95_ms", (value) => seconds(value / 1000), true],
+  ["promise kept", "slo", ({ kept, intervals }) => (intervals ? percent(kept / intervals) : "–"), null],
   ["longest queue", "queued_most", (value) => number(value), true], ["events", "events", (value) => number(value, 4), null],
 ];
 

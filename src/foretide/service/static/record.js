@@ -49,6 +49,7 @@ export class Record {
     this.planned = [];
     this.requested = [];
     this.latency = { at: [], p50: [], p95: [], p99: [] };
+    this.outlook = { at: [], p50: [], p95: [], promised: [], level: null };
     this.forecast = { from: [], to: [], mean: [], low: [], high: [] };
     this.model = "";
   }
@@ -117,7 +118,23 @@ export class Record {
     });
   }
 
+  // What a plan expects of latency, and what is promised.
+  foresee(decision) {
+    const { latency } = decision;
+    if (!latency) return;
+    this.outlook.at.push(this.time(decision.at_s));
+    for (const [name, value] of [["p50", latency.p50_s], ["p95", latency.p95_s], ["promised", latency.promised_s]]) this.outlook[name].push(value);
+    this.outlook.level = latency.promised_s === null ? null : latency.quantile;
+  }
+
+  // The part of the intervals shown that kept the promise; null where that cannot be told from what is shown.
+  get kept() {
+    const target = this.outlook.promised.at(-1), values = (this.latency[`p${Math.round(100 * this.outlook.level)}`] || []).filter((value) => value !== null);
+    return this.outlook.level === null || !target || !values.length ? null : values.filter((value) => value <= target).length / values.length;
+  }
+
   slots(decision) {
+    this.foresee(decision);
     if (decision.planned === null) return;
     this.slotsAt.push(this.time(decision.at_s));
     this.planned.push(decision.planned);
