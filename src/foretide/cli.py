@@ -8,6 +8,7 @@ import typer
 
 from foretide._version import __version__
 from foretide.commands import docs, experiment, runs
+from foretide.commands.advise import advise
 from foretide.commands.apps import apps
 from foretide.commands.demo import demo
 from foretide.commands.forecasting import forecast
@@ -48,6 +49,7 @@ app.command()(show)
 app.command("plan-spark")(plan_spark)
 app.command()(run)
 app.command("attach", **ATTACH_SETTINGS)(attach)
+app.command()(advise)
 app.command()(steer)
 app.command()(why)
 app.command()(profile)

@@ -1,0 +1,81 @@
+"""Executors in simulated time: those that are there, those on their way, and when one is let go."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from foretide.control.settings import ExecutorSettings
+
+__all__ = ["SimulatedExecutors"]
+
+
+class SimulatedExecutors:
+    """Come a lead time after they are asked for, and go once fewer have been enough for as long as a start costs.
+
+    Parameters
+    ----------
+    settings : ExecutorSettings
+        Bounds, patience and prices.
+    lead_s : float
+        Seconds from a request until an executor gets tasks.
+    first : int
+        How many there are at the beginning.
+    """
+
+    def __init__(self, settings: ExecutorSettings, lead_s: float, first: int) -> None:
+        self._settings, self.lead_s = settings, lead_s
+        self.there = self.wanted = min(max(first, settings.minimum), settings.maximum)
+        self._coming: deque[float] = deque()
+        self._needs: deque[tuple[float, int]] = deque()
+        self.paid_s = 0.0
+        self._since_s = 0.0
+        #: When the number that was asked for changed, and to how many.
+        self.changes: list[tuple[float, int]] = []
+
+    @property
+    def next_s(self) -> float:
+        """When the next one comes."""
+        return self._coming[0] if self._coming else float("inf")
+
+    def pass_to(self, now_s: float) -> None:
+        """Pay for those that are there up to an instant, and let those come that have arrived by then."""
+        while self._coming and self._coming[0] <= now_s:
+            at_s = self._coming.popleft()
+            self._pay(at_s)
+            self.there += 1
+        self._pay(now_s)
+
+    def request(self, executors: int, now_s: float, expected: int | None = None) -> int:
+        """See to so many; return how many are asked for."""
+        needed = min(max(executors, self._settings.minimum), self._settings.maximum)
+        self._needs.append((now_s, needed))
+        if needed > self.wanted:
+            self._want(needed, now_s)
+        else:
+            price_s = self.lead_s if self._settings.start_price_s is None else self._settings.start_price_s
+            patience_s = max(self._settings.release_after_s, price_s + self._settings.stop_price_s)
+            enough = self._most_since(now_s - patience_s)
+            if enough is not None and enough < self.wanted:
+                self._want(enough, now_s)
+        return self.wanted
+
+    def _want(self, executors: int, now_s: float) -> None:
+        self.wanted = executors
+        self.changes.append((now_s, executors))
+        while self.there + len(self._coming) > executors and self._coming:
+            self._coming.pop()
+        self.there = min(self.there, executors)
+        while self.there + len(self._coming) < executors:
+            self._coming.append(now_s + self.lead_s)
+
+    def _most_since(self, since_s: float) -> int | None:
+        """Return the most that were needed since an instant; None where that is not known so far back."""
+        while len(self._needs) > 1 and self._needs[1][0] <= since_s:
+            self._needs.popleft()
+        if self._needs[0][0] > since_s:
+            return None
+        return max(needed for _, needed in self._needs)
+
+    def _pay(self, until_s: float) -> None:
+        self.paid_s += self.there * max(0.0, until_s - self._since_s)
+        self._since_s = max(until_s, self._since_s)
