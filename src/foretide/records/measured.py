@@ -50,8 +50,8 @@ class BatchRun:
         The stage, by its place in `SharedSlots`.
     began_at_s, duration_s : float
         When it began, and how long it took until its results were committed.
-    slots : int
-        Tasks that ran side by side.
+    slots : float
+        Tasks that ran side by side; a part of them where batches of others took turns on the same slots.
     events : int
         Events that it took from the inputs of the stage.
     work_s : float
@@ -63,7 +63,7 @@ class BatchRun:
     stage: int
     began_at_s: float
     duration_s: float
-    slots: int
+    slots: float
     events: int
     work_s: float
     latency_s: float = math.nan

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -68,6 +68,9 @@ class SharedSlots:
         The stages that a queued edge leads from and to.
     cores : int, optional
         Cores that all slots share; unset, as many as there are slots.
+    lanes : tuple of (str, float)
+        Where every operator runs batches of its own, all of them on the slots of the one stage: what each is called,
+        and the seconds between the starts of two of its batches, at least. Empty where operators share batches.
 
     Examples
     --------
@@ -89,6 +92,7 @@ class SharedSlots:
     cores: int | None = None
     hired: tuple[bool, ...] = ()
     links: tuple[tuple[int, int], ...] = ()
+    lanes: tuple[tuple[str, float], ...] = ()
 
     @cached_property
     def least(self) -> Ints:
@@ -97,8 +101,24 @@ class SharedSlots:
 
     @cached_property
     def most(self) -> Ints:
-        """The most slots of each stage: what all its operators may have together."""
+        """The most slots of each stage: what all its operators may have together, or share where they have lanes."""
+        if self.lanes:
+            return np.array([max(self.maximum[at] for at in columns) for columns in self.members], dtype=np.int64)
         return self.slots(self.maximum)
+
+    def apart(self) -> SharedSlots:
+        """Return the lanes as stages of their own: what is known and expected of each, whatever slots they share.
+
+        >>> pool = SharedSlots(("pool",), ((0, 1),), (1, 1), (4, 4), lanes=(("orders", 0.0), ("clicks", 5.0)))
+        >>> pool.most, pool.apart().names, pool.apart().trigger(1)
+        (array([4]), ('orders', 'clicks'), 5.0)
+        """
+        names = tuple(name for name, _ in self.lanes)
+        return replace(self, names=names, members=tuple((at,) for at in range(len(names))), hired=(False,) * len(names))
+
+    def trigger(self, stage: int) -> float:
+        """Return the seconds between the starts of two batches of a stage, at least."""
+        return self.lanes[stage][1] if self.lanes and len(self.names) == len(self.lanes) else self.trigger_s
 
     def hires(self, stage: int) -> bool:
         """Return whether a stage can have other slots with every batch."""

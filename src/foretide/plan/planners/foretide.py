@@ -18,6 +18,7 @@ from foretide.plan.lookahead import Lookahead, Prices, Scenarios
 from foretide.plan.possibilities import scenarios
 from foretide.plan.promise import Promise, PromiseText, parse_promise
 from foretide.plan.stages.policy import StageKnowledge, StagePolicy
+from foretide.plan.stages.pool import PoolPolicy
 from foretide.records import Floats, Forecast, Plan, SharedSlots, Term
 
 __all__ = ["Foretide", "surprise_wait_s"]
@@ -188,8 +189,8 @@ class Foretide(Planner):
         )
 
     def _policy_for(self, stages: SharedSlots) -> StagePolicy:
-        if self._policy is None or self._policy.stages != stages:
-            self._policy = StagePolicy(stages)
+        if self._policy is None or self._policy.shared != stages:
+            self._policy = PoolPolicy(stages) if stages.lanes else StagePolicy(stages)
             if self._resumed is not None:
                 self._policy.resume(self._resumed)
         return self._policy

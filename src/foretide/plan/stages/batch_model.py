@@ -29,6 +29,8 @@ _IDLE_S = 2.0
 _SMOOTHING = 0.1
 # Batches of which the median of what latencies had besides is taken.
 _BESIDES = 40
+# The smallest part of a slot that a batch may have had.
+_LEAST_SLOTS = 0.1
 
 
 @dataclass(frozen=True)
@@ -211,7 +213,7 @@ class BatchModel:
         """Return what is known about a stage."""
         found = self._stages[stage]
         mean, covariance = found.belief()
-        activation_s = found.activation_s if found.activation_s is not None else self._shared.trigger_s
+        activation_s = found.activation_s if found.activation_s is not None else self._shared.trigger(stage)
         start_s, slot_s, skew = mean.tolist()
         return StageFigures(
             start_s,
@@ -234,15 +236,15 @@ class BatchModel:
         """Go on from what was learnt about stages of these names; others begin afresh."""
         self._stages = [replace(known[name]) if name in known else StageMemory() for name in self._shared.names]
 
-    def _side_by_side(self, slots: int) -> int:
-        return max(1, slots if self._shared.cores is None else min(slots, self._shared.cores))
+    def _side_by_side(self, slots: float) -> float:
+        return max(_LEAST_SLOTS, slots if self._shared.cores is None else min(slots, self._shared.cores))
 
     def _watch_gap(self, stage: StageMemory, run: BatchRun) -> None:
         """Learn the time between two batches from those that did not wait for a trigger."""
         if stage.last is None:
             return
         gap_s = run.began_at_s - stage.last.ended_at_s
-        waited = run.began_at_s - stage.last.began_at_s <= 1.05 * self._shared.trigger_s
+        waited = run.began_at_s - stage.last.began_at_s <= 1.05 * self._shared.trigger(run.stage)
         if not waited and 0 <= gap_s < _IDLE_S:
             stage.gap_s += _SMOOTHING * (gap_s - stage.gap_s)
 

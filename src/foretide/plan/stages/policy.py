@@ -76,7 +76,8 @@ class StagePolicy:
     """
 
     def __init__(self, stages: SharedSlots) -> None:
-        self.stages = stages
+        #: What plans are made for; and the stages that batches are of, the same unless lanes share a pool.
+        self.shared = self.stages = stages
         self.model = BatchModel(stages)
         self._level = InputLevel()
         self._margin = 1.0
@@ -154,10 +155,14 @@ class StagePolicy:
         self.model.observe(situation.window.batches)
         if promise is None:
             return
-        late_s = interval_quantile_s(situation.window.batches, promise.quantile)
+        late_s = self._late_s(situation, promise)
         if np.isfinite(late_s):
             step = -_LEARN_MARGIN * (1 - _AIM * risk) if late_s > promise.target_s else _LEARN_MARGIN * _AIM * risk
             self._margin = float(np.clip(self._margin + step, _LEAST_MARGIN, 1.0))
+
+    def _late_s(self, situation: Situation, promise: Promise) -> float:
+        """Return the quantile of the latencies of the interval that ended; NaN if nothing left."""
+        return interval_quantile_s(situation.window.batches, promise.quantile)
 
     def _warnings(self, choice: SlotChoice, promise: Promise, risk: float, least_s: float) -> tuple[str, ...]:
         if choice.broken <= risk + 1e-9:

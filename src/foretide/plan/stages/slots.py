@@ -15,7 +15,7 @@ from foretide.plan.stages.batch_model import StageFigures
 from foretide.plan.stages.rollout import NOISE_WEIGHTS, StageInput, StageLatency, Way, roll_stage
 from foretide.records import Floats, Ints, SharedSlots
 
-__all__ = ["SlotChoice", "SlotPrices", "StageLoad", "choose_slots", "least_latency_s", "stage_loads"]
+__all__ = ["SlotChoice", "SlotPrices", "SlotTable", "StageLoad", "choose_slots", "least_latency_s", "stage_loads"]
 
 # The work for each slot of a batch that is tried, in seconds, from the cheapest to the dearest.
 _SHARES_S = np.geomspace(4.0, 0.01, 49)
@@ -158,14 +158,14 @@ def choose_slots(
     break it least; without, or where no slots could keep it, those of least J. A stage of which nothing is known yet
     keeps its slots.
     """
-    table = _Table(situation, figures, load, found, prices)
+    table = SlotTable(situation, figures, load, found, prices)
     assert situation.stages is not None
     possible = least_latency_s(situation.stages, figures) + prices.besides_s < prices.target_s < np.inf
     chosen = table.keep_promise() if possible else table.cheapest()
     return table.choice(chosen)
 
 
-class _Table:
+class SlotTable:
     """What every number of slots of every stage would lead to."""
 
     def __init__(
@@ -181,13 +181,13 @@ class _Table:
         self._stages, self._load, self._prices, self._figures = stages, load, prices, figures
         self._td_s = situation.window.duration_s
         self._present = np.maximum(stages.slots(situation.replicas), 1)
-        self._weight = np.repeat(found.weight, NOISE_WEIGHTS.size) * np.tile(NOISE_WEIGHTS, found.weight.size)
+        self.weight = np.repeat(found.weight, NOISE_WEIGHTS.size) * np.tile(NOISE_WEIGHTS, found.weight.size)
         self._rate = np.repeat(np.maximum(found.during.sum(axis=1), _LEAST_RATE), NOISE_WEIGHTS.size)
         self._mean_rate = max(float(found.mean.sum()), _LEAST_RATE)
         self.ways = [self._tried(stage) for stage in range(len(stages.names))]
         self._latency = [self._roll(stage, self.ways[stage], prices.quantile) for stage in range(len(stages.names))]
         # Slots of every way, expected over scenarios.
-        self._slots = [found.slots @ self._weight for found in self._latency]
+        self._slots = [found.slots @ self.weight for found in self._latency]
 
     def _tried(self, stage: int) -> Floats:
         """Return the ways to hire slots that are tried, from the cheapest to the dearest."""
@@ -213,7 +213,7 @@ class _Table:
             present=self._hired_now(stage),
             horizon_s=self._td_s,
             quantile=quantile,
-            rhythm=(shared.trigger_s, shared.batch_target_s, cores),
+            rhythm=(shared.trigger(stage), shared.batch_target_s, cores),
         )
 
     def _hired_now(self, stage: int) -> Way:
@@ -229,7 +229,12 @@ class _Table:
 
     def cost(self, rows: Sequence[int]) -> float:
         """Return J of a row for each stage."""
-        prices, squares = self._prices, np.zeros_like(self._weight)
+        slots = sum(self._slots[stage][row] for stage, row in enumerate(rows))
+        return float(self._td_s * slots) + self.waiting(rows)
+
+    def waiting(self, rows: Sequence[int]) -> float:
+        """Return the part of J that is not for slots: what waits, and what is left over."""
+        prices, squares = self._prices, np.zeros_like(self.weight)
         for path in self._paths:
             mean = sum(self._latency[stage].mean_s[rows[stage]] for stage in path)
             variance = sum(self._latency[stage].variance_s2[rows[stage]] for stage in path)
@@ -237,8 +242,7 @@ class _Table:
         waiting = self._rate * self._td_s * squares / prices.patience_s**2
         for stage, row in enumerate(rows):
             waiting = waiting + self._rest(stage, self._latency[stage].left[row])
-        slots = sum(self._slots[stage][row] for stage, row in enumerate(rows))
-        return float(self._td_s * slots + self._load.work_s * float(self._weight @ waiting))
+        return self._load.work_s * float(self.weight @ waiting)
 
     def _rest(self, stage: int, left: Floats) -> Floats:
         """Return what it costs to drain what is left over at the end, in events' own work: V of the policy."""
@@ -253,18 +257,18 @@ class _Table:
 
     def late(self, rows: Sequence[int]) -> Floats:
         """Return the quantile of latencies from end to end in every scenario."""
-        worst: Floats = np.zeros_like(self._weight)
+        worst: Floats = np.zeros_like(self.weight)
         for path in self._paths:
             worst = np.maximum(worst, sum(self._latency[stage].quantile_s[rows[stage]] for stage in path))
         return worst + self._prices.besides_s
 
     def broken(self, rows: Sequence[int]) -> float:
         """Return how likely the promise is to be broken."""
-        return float(self._weight @ (self.late(rows) > self._prices.planned_s))
+        return float(self.weight @ (self.late(rows) > self._prices.planned_s))
 
     def _excess(self, rows: Sequence[int]) -> tuple[float, float]:
         late = self.late(rows)
-        return self.broken(rows), float(self._weight @ np.maximum(late - self._prices.planned_s, 0.0))
+        return self.broken(rows), float(self.weight @ np.maximum(late - self._prices.planned_s, 0.0))
 
     def cheapest(self) -> list[int]:
         """Return the rows of least J: stage by stage, until nothing is gained."""
@@ -333,24 +337,26 @@ class _Table:
         slots = np.array([self._slots[stage][row] for stage, row in enumerate(rows)])
         chosen = [self.ways[stage][row : row + 1] for stage, row in enumerate(rows)]
         share_s = np.array([way[0, 0] if way[0, 1] < way[0, 2] else np.nan for way in chosen])
-        p50_s, p95_s = (self._expected(chosen, level) for level in (0.5, 0.95))
+        p50_s, p95_s = (self.expected(rows, level) for level in (0.5, 0.95))
         broken = self.broken(rows) if np.isfinite(self._prices.target_s) else 0.0
         whole = np.ceil(slots - 1e-6).astype(np.int64)
         return SlotChoice(whole, share_s, cost, ways[0], ways[1], p50_s, p95_s, broken)
 
-    def _expected(self, chosen: Sequence[Floats], level: float) -> float:
+    def expected(self, rows: Sequence[int], level: float) -> float:
         """Return a quantile of the latencies in the interval, the mean over scenarios."""
+        chosen = [self.ways[stage][row : row + 1] for stage, row in enumerate(rows)]
         rolled = [self._roll(stage, way, level).quantile_s[0] for stage, way in enumerate(chosen)]
-        worst = np.zeros_like(self._weight)
+        worst = np.zeros_like(self.weight)
         for path in self._paths:
             worst = np.maximum(worst, sum(rolled[stage] for stage in path))
-        return float(self._weight @ worst) + self._prices.besides_s
+        return float(self.weight @ worst) + self._prices.besides_s
 
 
 def least_latency_s(stages: SharedSlots, figures: Sequence[StageFigures], level: float = 0.5) -> float:
     """Return the mean latency from end to end that no number of slots can avoid, or another quantile of it."""
     least = [
-        one.least_latency_s(stages.trigger_s, slots, level) for one, slots in zip(figures, stages.least, strict=True)
+        figures[stage].least_latency_s(stages.trigger(stage), slots, level)
+        for stage, slots in enumerate(stages.least.tolist())
     ]
     return max(sum(least[stage] for stage in path) for path in _paths_through(stages))
 

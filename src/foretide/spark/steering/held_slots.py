@@ -22,7 +22,7 @@ class HeldSlots:
     def __init__(self, stages: Sequence[Stage]) -> None:
         self._stages = stages
         # The slots of each stage, and up to when they are accounted for.
-        self._held: dict[str, tuple[int, float]] = {}
+        self._held: dict[str, tuple[float, float]] = {}
 
     def add(self, batches: Iterable[BatchRun], idle: Iterable[str], planned: Mapping[str, int], now_s: float) -> float:
         """Return the slot-seconds since the last call, up to the last batch that ended, or to now in an idle stage.
@@ -40,7 +40,7 @@ class HeldSlots:
         """
         total, runs, resting = 0.0, list(batches), set(idle)
         for place, stage in enumerate(self._stages):
-            slots, until_s = self._held.get(stage.id, (stage.slots(planned), now_s))
+            slots, until_s = self._held.get(stage.id, (float(stage.slots(planned)), now_s))
             for run in (one for one in runs if one.stage == place):
                 total += slots * max(0.0, run.began_at_s - until_s) + run.slots * run.duration_s
                 slots, until_s = run.slots, run.ended_at_s
