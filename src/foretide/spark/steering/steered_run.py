@@ -10,19 +10,17 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from foretide.control import Decision
-from foretide.control.course import RunCourse, while_it_ran
-from foretide.control.score import RunScore, Yardstick, estimates_of, score_run
+from foretide.control.score import RunScore
 from foretide.control.starting.beginning import Beginning
 from foretide.control.starting.first_replicas import FirstReplicas, first_replicas
 from foretide.control.steering import Steering
-from foretide.errors import MetricsError
 from foretide.events import Event
-from foretide.latency import LatencyHistogram
-from foretide.plan.promise import PromiseScore, score_promise
+from foretide.plan.promise import PromiseScore
 from foretide.spark.driver.audit import Audit, SinkAudit
 from foretide.spark.driver.run import ControlStatus, RunOptions, RunReport, TopologyRun
 from foretide.spark.steering.controller import Controller, Recorder, manage_executors
 from foretide.spark.steering.monitor import Sample
+from foretide.spark.steering.scoring import kept_promise, score_samples
 from foretide.topology import Topology
 
 __all__ = ["SteeredRun", "SteeredTopologyRun"]
@@ -167,36 +165,24 @@ class SteeredTopologyRun(TopologyRun):
     def result(self) -> SteeredRun:
         """What the run did, once it has ended."""
         samples, decisions = self.controller.samples, tuple(self.controller.decisions)
+        td_s = self.steering.settings.loop.td_s
         return SteeredRun(
             report=self.report,
             policy=self.steering.policy_name,
             forecaster=self.steering.forecaster_name,
-            td_s=self.steering.settings.loop.td_s,
-            score=self._score(samples, decisions),
+            td_s=td_s,
+            score=score_samples(
+                self.options.topology,
+                samples,
+                decisions,
+                self.controller.sampler.opening,
+                td_s=td_s,
+                r_over=self.steering.overestimated,
+            ),
             audit=self._found,
             samples=samples,
             decisions=decisions,
             events=tuple(self.controller.events),
             topology=self.options.topology,
-            slo=self._kept(samples),
+            slo=kept_promise(self.steering.settings.promise, samples, td_s),
         )
-
-    def _kept(self, samples: Sequence[Sample]) -> PromiseScore | None:
-        settings = self.steering.settings
-        if settings.promise is None:
-            return None
-        latencies = ((sample.measurement.ended_at_s, sample.latency) for sample in samples if sample.latency.count)
-        return score_promise(settings.promise, latencies, settings.loop.td_s)
-
-    def _score(self, samples: Sequence[Sample], decisions: Sequence[Decision]) -> RunScore | None:
-        latency = LatencyHistogram()
-        for sample in samples:
-            latency.merge(sample.latency)
-        course = RunCourse.of(self.options.topology, while_it_ran([sample.measurement for sample in samples]))
-        td_s, most = self.steering.settings.loop.td_s, int(course.replicas.sum(axis=1).max(initial=1))
-        by = Yardstick(r_over=self.steering.overestimated or most, td_s=td_s)
-        try:
-            opening = self.controller.sampler.opening
-            return score_run(course, estimates_of(decisions, td_s), latency, by, opening=opening)
-        except MetricsError:
-            return None
