@@ -51,6 +51,8 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--speed", type=float, default=10.0)
     parser.add_argument("--rate-scale", type=float, default=0.006)
     parser.add_argument("--seconds", type=float, default=120.0)
+    parser.add_argument("--slo", help="a promise such as p95<10s, kept with the fewest executors")
+    parser.add_argument("--store", help="record the run there; where all runs are unless given")
     parser.add_argument("--advisory", action="store_true", help="decide, but change nothing")
     given = parser.parse_args(arguments)
     # One executor to begin with; Foretide asks for more.
@@ -61,12 +63,9 @@ def main(arguments: list[str]) -> None:
         with foretide.attach(
             spark,
             executors={"minimum": 1, "maximum": 3, "release_after_s": 8.0},
-            control={
-                "loop": {"td_s": 5.0, "sample_s": 1.0, "stale_after_s": 30.0},
-                "guards": {"utilisation_target": 0.7},
-                "planner": "pasps",
-                "forecaster": "auto",
-            },
+            control={"loop": {"td_s": 5.0, "sample_s": 1.0, "stale_after_s": 30.0}},
+            slo=given.slo,
+            store=given.store,
             advisory=given.advisory,
         ) as attachment:
             _watch(attachment, given.seconds)
@@ -82,7 +81,7 @@ def _watch(attachment: Any, seconds: float) -> None:
     began = time.monotonic()
     while time.monotonic() - began < seconds:
         time.sleep(5.0)
-        decision, counts = attachment.loop.last_decision, attachment.counts()
+        decision, counts = attachment.last_decision, attachment.counts()
         window = None if decision is None else decision.window
         rate = 0.0 if window is None else float(window.arrived.sum()) / window.duration_s
         expected = sum(float(forecast.mean.mean()) for forecast in (decision.forecasts if decision else {}).values())

@@ -42,6 +42,8 @@ def test_all_sessions_of_a_script_are_heard_and_its_exit_status_is_its_own(tmp_p
         "--advisory",
         "--json",
         "out.json",
+        "--store",
+        "runs.db",
     ]
     done = subprocess.run([*command, "job.py"], cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 5, done.stdout + done.stderr
@@ -51,6 +53,7 @@ def test_all_sessions_of_a_script_are_heard_and_its_exit_status_is_its_own(tmp_p
     assert "decisions" in lines[-1] and len(lines) == 2
     [found] = json.loads((tmp_path / "out.json").read_text())
     assert [query["name"] for query in found["queries"]] == ["first", "second"]
+    assert (tmp_path / "runs.db").exists() and found["run"]
     assert all(query["rows"] for query in found["queries"]) and found["ended_at_s"] > found["began_at_s"]
 
 

@@ -147,9 +147,7 @@ def attached_control() -> ControlSettings:
 
     Executors take longer to come than slots, and a query tells of itself only once a batch.
     """
-    return ControlSettings(
-        loop=LoopSettings(td_s=10.0, sample_s=1.0, stale_after_s=60.0), guards=GuardSettings(utilisation_target=0.8)
-    )
+    return ControlSettings(loop=LoopSettings(td_s=10.0, sample_s=1.0, stale_after_s=60.0))
 
 
 def load_settings(path: str | Path) -> ControlSettings:

@@ -186,6 +186,22 @@ class Cluster:
         end = self._list(topic, wanted, admin.OffsetSpec.latest())
         return {partition: Offsets(first[partition], end[partition]) for partition in wanted}
 
+    def ends(self, places: Iterable[tuple[str, int]], timeout_s: float) -> dict[tuple[str, int], int]:
+        """Return the offset after the last message of each partition, by one request that is not repeated.
+
+        Raises
+        ------
+        KafkaError
+            When it is not answered in time, or refused.
+        """
+        library, latest = confluent(), confluent("confluent_kafka.admin").OffsetSpec.latest()
+        wanted = {library.TopicPartition(topic, partition): latest for topic, partition in places}
+        try:
+            asked = self.admin().list_offsets(wanted, request_timeout=timeout_s)
+            return {(place.topic, place.partition): int(found.result().offset) for place, found in asked.items()}
+        except library.KafkaException as error:
+            raise self.failure(error) from error
+
     def ensure_topic(self, topic: str, partitions: int, config: Mapping[str, str] | None = None) -> None:
         """Create a topic unless it is there."""
         code = confluent().KafkaError.TOPIC_ALREADY_EXISTS

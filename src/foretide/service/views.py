@@ -261,7 +261,8 @@ def run_score(run: RecordedRun, most: int) -> dict[str, Any]:
         "events": sum(float(one.arrived.sum()) for one in measurements),
         "replicas_mean": float(np.mean(replicas)) if replicas else None,
         "replicas_most": max(replicas, default=None),
-        "pool": int(topology.maximum_replicas.sum()),
+        # Queries that share executors have one pool of them together.
+        "pool": int(run.info.settings.get("pool") or topology.maximum_replicas.sum()),
         "queued_most": max((float(one.queued.sum()) for one in measurements), default=None),
         "latency_p50_ms": 1e3 * latency.quantile_s(0.5),
     }

@@ -6,9 +6,7 @@ import json
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
-
-from foretide.spark.driver.query_progress import FixedCost, ProgressLog
+from foretide.spark.driver.query_progress import ProgressLog
 
 
 def report(rows: int, seconds: float, end: int = 0, latest: int = 0, outside_s: float = 0.1) -> dict[str, Any]:
@@ -44,28 +42,3 @@ class TestLog:
         log.expect("q", "scores")
         log.onQueryTerminated(SimpleNamespace(id="q"))  # type: ignore[arg-type]
         assert not log.totals()["q"].active
-
-    def test_executors_are_busy_beyond_the_fixed_cost_of_a_batch(self) -> None:
-        log = ProgressLog(executors=lambda: 2)
-        for rows in (100, 200, 400, 800):
-            log.add("q", None, report(rows, 0.4 + 0.001 * rows))
-        # The line is known from the third batch on: 0.4 s before the first row, 2 ms of an executor for each row.
-        before = log.totals()["q"].busy_s
-        log.add("q", None, report(800, 1.2))
-        assert log.totals()["q"].busy_s - before == pytest.approx(2 * 0.8)
-
-    def test_a_report_is_not_lost_when_executors_cannot_be_counted(self) -> None:
-        def broken() -> int:
-            raise OSError("gateway")
-
-        log = ProgressLog(executors=broken)
-        log.add("q", None, report(10, 1.0))
-        assert log.totals()["q"].rows == 10
-
-
-def test_batches_that_are_all_alike_cost_what_spark_spends_outside_their_job() -> None:
-    cost = FixedCost()
-    for _ in range(5):
-        cost.add(1000, 2.0, outside_s=0.3)
-    assert cost.seconds() == pytest.approx(0.3)
-    assert FixedCost().seconds() == 0.0

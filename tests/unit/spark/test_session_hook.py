@@ -22,7 +22,7 @@ class Attached:
     """Remembers what was asked of it."""
 
     def __init__(self, queries: tuple[Any, ...] = ()) -> None:
-        self.queries, self.decisions = queries, ()
+        self.queries, self.decisions, self.run_id = queries, (), "run"
         self.stopped, self.heard = 0, []  # type: ignore[var-annotated]
 
     def stop(self) -> None:

@@ -119,6 +119,14 @@ def _job_of(
             envvar="FORETIDE_CONFIG",
         ),
     ] = None,
+    store: Annotated[
+        str | None,
+        typer.Option(
+            help="Record the job there as a run, a file or postgresql://...; 'none' records nothing. Unset, where all "
+            "runs are, see foretide runs.",
+            metavar="FILE|URL|none",
+        ),
+    ] = None,
     json_out: Annotated[
         Path | None,
         typer.Option(
@@ -166,6 +174,7 @@ def _job_of(
         advisory=advisory,
         kafka_bound=kafka_bound,
         config=config,
+        store=store,
     )
     _ = request.values  # which says what is wrong, before anything starts
     return Job(job, tuple(arguments or ()), request, json_out)

@@ -43,6 +43,8 @@ class AttachRequest:
         Whether Kafka's partitions are a bound.
     config : Path, optional
         A file of settings.
+    store : str, optional
+        Where to record; ``none`` for nowhere.
 
     Examples
     --------
@@ -62,6 +64,7 @@ class AttachRequest:
     advisory: bool = False
     kafka_bound: bool = False
     config: Path | None = None
+    store: str | None = None
 
     def options(self) -> list[str]:
         """Return the options that say the same."""
@@ -72,6 +75,7 @@ class AttachRequest:
             "--forecaster": self.forecaster,
             "--td": self.td_s,
             "--config": self.config,
+            "--store": self.store,
         }
         flags = {"--advisory": self.advisory, "--kafka-bound": self.kafka_bound}
         pairs = [(name, str(value)) for name, value in given.items() if value is not None]
@@ -122,6 +126,7 @@ class AttachRequest:
             control=self.values.control,
             executors=self.values.executors,
             kafka_bound=self.kafka_bound,
+            store=self.store,
             advisory=self.advisory,
         )
 

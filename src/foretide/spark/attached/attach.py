@@ -5,18 +5,26 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from foretide.config import validated
+from foretide.control.signals.stage import Read, Signal
 from foretide.errors import ConfigError
 from foretide.events import Event, EventSink
 from foretide.spark.attached.attachment import Attachment
+from foretide.spark.attached.listener import QueryListener
+from foretide.spark.attached.queries import Details, find_details
 from foretide.spark.attached.settings import AttachSettings
-from foretide.spark.driver.query_progress import ProgressLog
 from foretide.spark.steering.executors import ExecutorsUnavailable, Scheduler, open_scheduler
 
 __all__ = ["AttachSettings", "Attachment", "attach"]
 
 
 def attach(
-    target: Any, settings: AttachSettings | None = None, *, events: EventSink | None = None, **more: Any
+    target: Any,
+    settings: AttachSettings | None = None,
+    *,
+    signal: Signal | Read | None = None,
+    events: EventSink | None = None,
+    **more: Any,
 ) -> Attachment:
     """Scale the executors of a Structured Streaming application ahead of its load, or advise how.
 
@@ -25,7 +33,9 @@ def attach(
     target : StreamingQuery or SparkSession
         One query, or a session with all queries that it has and will have.
     settings : AttachSettings
-        Bounds, planner, forecaster; keyword arguments are fields of it.
+        Bounds, promise, planner, forecaster, guards; keyword arguments are fields of it.
+    signal : Signal or callable, optional
+        A signal of the user's own, beside what comes or in its place.
     events : EventSink, optional
         Hears of every decision, and of what went wrong; the attachment's own `events` do as well.
 
@@ -39,34 +49,49 @@ def attach(
     ExecutorsUnavailable
         Where there are no executors to scale (``local[n]``, Spark Connect), unless `advisory` is set.
     ConfigError
-        When `target` is neither.
+        When `target` is neither, or a setting is wrong.
 
     Examples
     --------
-    ``attachment = foretide.attach(spark, executors={"minimum": 1, "maximum": 4}); query.awaitTermination()``
+    ``attachment = foretide.attach(spark, executors={"minimum": 1, "maximum": 4}, slo="p95<10s")``
     """
-    given = AttachSettings(**more) if settings is None else settings.model_copy(update=more)
+    before = {} if settings is None else settings.model_dump(exclude_unset=True)
+    given = validated(AttachSettings, {**before, **more}, "attach")
     spark, query_id = _session_of(target)
     if _is_connect(spark):
         open_scheduler(spark)  # which says why not, in advisory mode too: there are no reports to listen to
     scheduler, refused = _scheduler(spark, advisory=given.advisory)
-    log = ProgressLog((lambda: 1) if scheduler is None else (lambda: len(scheduler.executors())))
-    spark.streams.addListener(log)
-    for query in spark.streams.active:
-        log.expect(str(query.id), query.name)
+    listener = QueryListener()
     attachment = Attachment(
-        log,
+        listener,
         scheduler,
         given,
-        queries=lambda query: query_id is None or query.id == query_id,
+        application=str(getattr(spark.sparkContext, "appName", "") or "attached"),
+        details=lambda id: _details(spark, id),
+        wanted=lambda id: query_id in (None, id),
+        gone=lambda: _has_ended(spark),
         refused=refused,
+        signal=signal,
         events=events,
-        detach=lambda: spark.streams.removeListener(log),
+        detach=lambda: spark.streams.removeListener(listener),
     )
+    spark.streams.addListener(listener)
+    for query in spark.streams.active:
+        listener.expect(query)
     if refused:
         attachment.events.emit(Event(time.time(), "executors.unavailable", refused, "warning"))
     attachment.start()
     return attachment
+
+
+def _details(spark: Any, id: str) -> Details:
+    query = next((one for one in spark.streams.active if str(one.id) == id), None)
+    return Details() if query is None else find_details(query)
+
+
+def _has_ended(spark: Any) -> bool:
+    context = getattr(spark.sparkContext, "_jsc", None)
+    return context is None or bool(context.sc().isStopped())
 
 
 def _session_of(target: Any) -> tuple[Any, str | None]:

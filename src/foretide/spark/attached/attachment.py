@@ -1,150 +1,245 @@
-"""The control loop over an application's executors, in a thread of its driver."""
+"""What follows the queries of an application, in a thread of its driver, and never raises into it."""
 
 from __future__ import annotations
 
+import atexit
 import logging
-from collections import deque
+import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any, ClassVar
-
-import numpy as np
 
 from foretide.background import Background
 from foretide.clock import Clock, SystemClock
-from foretide.control import ControlLoop, Decision, Parts
+from foretide.control import ControlLoop, Decision
+from foretide.control.signals.stage import Read, Signal
+from foretide.control.starting.rehearsal import Rehearsal
 from foretide.control.steering import Steering
-from foretide.errors import ActuatorError
-from foretide.events import Event, EventLog, EventSink, FanOut
-from foretide.plan import Guarded
-from foretide.records import Ints, Plan
-from foretide.spark.attached.kafka_bound import KafkaBound
-from foretide.spark.attached.measuring import QueryMetrics, stand_in
+from foretide.events import Event, EventLog, EventSink, FanOut, Severity
+from foretide.spark.attached.chapter import Chapter, Surroundings
+from foretide.spark.attached.kafka_ends import EndOffsets
+from foretide.spark.attached.listener import QueryListener
+from foretide.spark.attached.measuring import stand_in
+from foretide.spark.attached.queries import Details, Queries, QueryTotals
+from foretide.spark.attached.query import AttachedQuery, operator_name
+from foretide.spark.attached.recording import Recording
 from foretide.spark.attached.settings import AttachSettings
-from foretide.spark.driver.query_progress import ProgressLog, QueryTotals
 from foretide.spark.steering.executors import ExecutorCounts, ExecutorManager, Scheduler
-from foretide.spark.steering.executors.demand import slots_ahead
-from foretide.topology import Topology
 
 __all__ = ["Attachment"]
 
 _LOG = logging.getLogger(__name__)
 
 
-@dataclass
-class _ExecutorActuator:
-    """Takes the replicas of the stand-in operator for executors."""
-
-    topology: Topology
-    manager: ExecutorManager | None
-    refused: str = ""
-    planned: int = field(default=0)
-
-    def apply(self, plan: Plan) -> Ints:
-        executors = int(self.topology.bounded(plan.replicas)[0])
-        self.planned = executors
-        if self.manager is None:
-            raise ActuatorError(self.refused)
-        # Fewer are a matter of what is expected, see `Attachment`.
-        if executors > self.manager.counts().requested:
-            self.manager.request(executors)
-        return np.array([executors])
-
-
 class Attachment(Background):
-    """Control over the executors of an application; `attach` makes one."""
+    """Control over the executors of an application; `attach` makes one.
 
-    _name: ClassVar[str] = "foretide-attached"
+    Every second it takes in what Spark tells of queries, asks Kafka how far topics have grown, and measures. Decisions
+    are made in another thread, see `Chapter`; a new chapter begins with the first batch of a query that is new.
+
+    Parameters
+    ----------
+    listener : QueryListener
+        Hears of the queries.
+    scheduler : Scheduler, optional
+        Where executors come from; none where there are none to be had, which `refused` tells.
+    settings : AttachSettings
+        How to scale.
+    application : str
+        What to call it.
+    details, wanted : callable
+        As in `Queries`.
+    gone : callable
+        Tells whether the application has ended.
+    signal : Signal or callable, optional
+        A signal of the user's own, see `Steering`.
+    events : EventSink, optional
+        Hears of everything that happens.
+    """
+
+    _name: ClassVar[str] = "foretide-attachment"
 
     def __init__(
         self,
-        log: ProgressLog,
+        listener: QueryListener,
         scheduler: Scheduler | None,
         settings: AttachSettings,
         *,
-        queries: Callable[[QueryTotals], bool] = lambda query: True,
+        application: str = "attached",
+        details: Callable[[str], Details] = lambda id: Details(),
+        wanted: Callable[[str], bool] = lambda id: True,
+        gone: Callable[[], bool] = lambda: False,
         refused: str = "",
+        signal: Signal | Read | None = None,
         events: EventSink | None = None,
         clock: Clock | None = None,
         detach: Callable[[], None] = lambda: None,
     ) -> None:
         super().__init__()
-        self.events = EventLog()
-        #: The records of the latest cycles, oldest first.
-        self.decisions: deque[Decision] = deque(maxlen=10_000)
-        self._manager = None if scheduler is None else ExecutorManager(scheduler, settings.executors)
-        self._log, self._detach = log, [detach]
-        topology = stand_in(settings.executors)
-        self._actuator = _ExecutorActuator(topology, self._manager, refused)
-        control = settings.control
-        loop = control.loop.model_copy(update={"advisory": settings.advisory or control.loop.advisory})
+        #: What happened, the latest of it.
+        self.events = EventLog(10_000)
+        self._heard = FanOut(self.events, *([events] if events is not None else []))
+        self._listener, self._gone, self._detach = listener, gone, [detach]
+        self._clock = clock or SystemClock()
+        manager = None if scheduler is None else ExecutorManager(scheduler, settings.executors)
+        steering = Steering(settings=settings.steered_by, signal=signal)
+        name = operator_name(application, "attached")
+        placeholder = stand_in(name, [AttachedQuery("", "query")], settings.executors)
+        self._around = Surroundings(
+            application=name,
+            settings=settings,
+            manager=manager,
+            refused=refused,
+            events=self._heard,
+            recording=Recording(settings, self._heard),
+            clock=self._clock,
+            steering=steering,
+            rehearsal=Rehearsal(placeholder, steering),
+        )
+        self._queries = Queries(EndOffsets(self._tell_kafka, settings.kafka), self._heard, details, wanted)
+        self._chapter: Chapter | None = None
+        self._ended: list[Decision] = []
+        self._looking = threading.Lock()
+        self._last_counts: ExecutorCounts | None = None
+        self._failed = ""
 
-        def totals() -> list[QueryTotals]:
-            return [query for query in log.totals().values() if queries(query)]
+    @property
+    def loop(self) -> ControlLoop | None:
+        """The control loop; None before the first batch of a query has ended."""
+        return None if self._chapter is None else self._chapter.loop
 
-        cores = 0 if scheduler is None else settings.executors.cores or scheduler.cores
-        self._kafka = KafkaBound(
-            lambda: sum(query.partitions for query in totals() if query.active), cores if settings.kafka_bound else 0
-        )
-        metrics = QueryMetrics(
-            topology,
-            totals,
-            lambda: 1 if self._manager is None else self._manager.observe(),
-            clock=clock,
-        )
-        heard = FanOut(self.events, *([events] if events is not None else []))
-        parts = Parts(
-            metrics=metrics,
-            actuator=self._actuator,
-            planner=Guarded(control.make_planner(), (self._kafka,)),
-            forecaster=control.make_forecaster(),
-            clock=clock or SystemClock(),
-            events=heard,
-            on_decision=self._keep,
-            signal=Steering(settings=control).make_signal(topology, heard),
-            look_ahead_s=lambda: 0.0 if self._manager is None else self._manager.lead_s + loop.td_s,
-        )
-        self.loop = ControlLoop(topology, parts, loop)
+    @property
+    def last_decision(self) -> Decision | None:
+        """The record of the last cycle; None before the first."""
+        return None if self._chapter is None else self._chapter.loop.last_decision
+
+    @property
+    def decisions(self) -> tuple[Decision, ...]:
+        """The records of the latest cycles, oldest first."""
+        return (*self._ended, *(() if self._chapter is None else self._chapter.decisions))
+
+    @property
+    def run_id(self) -> str:
+        """What the run is called in the store; empty where it is not recorded, or has not begun."""
+        recorder = None if self._chapter is None else self._chapter.recorder
+        return "" if recorder is None else recorder.id
 
     @property
     def queries(self) -> tuple[QueryTotals, ...]:
         """What each query that was heard of did so far."""
-        return tuple(self._log.totals().values())
+        return self._queries.totals()
 
     def listen(self, spark: Any) -> None:
         """Hear of the queries of a further session of the same application."""
-        spark.streams.addListener(self._log)
-        self._detach.append(lambda: spark.streams.removeListener(self._log))
-
-    def _keep(self, decision: Decision) -> None:
-        """Keep a decision, and ask for the executors that are expected to be needed by the time that one comes."""
-        self.decisions.append(decision)
-        plan, action = decision.plan, decision.action
-        if self._manager is None or plan is None or action is None or action.status not in ("applied", "unchanged"):
-            return
-        executors, td_s = int(action.requested.sum()), self.loop.settings.td_s
-        ahead = slots_ahead(executors, plan.demand, self.loop.outlook, td_s, self._manager.lead_s)
-        try:
-            self._manager.request(int(min(ahead, max(executors, self._kafka.most()))))
-        except ActuatorError as error:
-            self.loop.parts.events.emit(Event(decision.at_s, "executors.refused", str(error), "warning"))
-
-    def _run(self) -> None:
-        self.loop.run(stop=self._stop)
+        spark.streams.addListener(self._listener)
+        self._detach.append(lambda: spark.streams.removeListener(self._listener))
 
     def counts(self) -> ExecutorCounts:
         """Return the executors planned, requested and observed; where none can be had, what is advised."""
-        if self._manager is not None:
-            return self._manager.counts()
-        last = self.loop.last_decision
-        planned = 1 if last is None or last.plan is None else int(last.plan.replicas[0])
+        manager = self._around.manager
+        if manager is not None:
+            return manager.counts()
+        last = self.last_decision
+        planned = 1 if last is None or last.plan is None else int(last.plan.replicas.sum())
         return ExecutorCounts(planned, 0, 1)
+
+    def start(self) -> None:
+        """Begin to follow, and to load what decisions need."""
+        self._around.rehearsal.start()
+        atexit.register(self.stop)
+        super().start()
+
+    def look(self) -> None:
+        """Take in what is new, and measure; never raises."""
+        with self._looking:
+            try:
+                self._look()
+                self._failed = ""
+            except Exception as error:
+                # The application must not notice, and whoever looks after it is told once.
+                _LOG.debug("the application could not be measured", exc_info=True)
+                if str(error) != self._failed:
+                    self._failed = str(error)
+                    self._emit("metrics.failed", f"{error}; trying again every second, the job goes on", "error")
+
+    def _look(self) -> None:
+        executors = self._observe()
+        self._queries.look(self._listener.news(), executors, self._clock.now_s())
+        self._queries.ask(self._clock.now_s)
+        self._turn_page()
+        if self._chapter is not None:
+            self._chapter.look(self._clock.now_s(), executors)
+        self._report_executors()
+
+    def _observe(self) -> int:
+        manager = self._around.manager
+        return 1 if manager is None else max(1, manager.observe())
+
+    def _turn_page(self) -> None:
+        """Begin a chapter with the first batch of a query that is new."""
+        before = self._chapter
+        known = () if before is None else before.queries
+        new = [query for query in self._queries.all if query.last is not None and query not in known]
+        if not new:
+            return
+        if before is not None:
+            names = ", ".join(repr(query.name) for query in new)
+            before.tell(self._event("queries.changed", f"{names} joined in: what follows is recorded as another run"))
+            before.finish()
+            self._ended = [*self._ended, *before.decisions][-1_000:]
+        self._chapter = Chapter(self._around, (*known, *new), before)
+        if self._thread is not None:
+            self._chapter.start()
+
+    def _report_executors(self) -> None:
+        manager, chapter = self._around.manager, self._chapter
+        if manager is None or chapter is None:
+            return
+        counts = manager.counts()
+        if counts != self._last_counts:
+            data = {name: getattr(counts, name) for name in ("planned", "requested", "observed")}
+            words = ", ".join(f"{name} {count}" for name, count in data.items())
+            chapter.tell(self._event("executors.changed", words, data={**data, "lead_s": manager.lead_s}))
+        self._last_counts = counts
+
+    def _run(self) -> None:
+        every_s = self._around.steering.settings.loop.sample_s
+        while not self._stop.wait(every_s):
+            if self._has_ended():
+                self._emit("application.ended", "the application has ended; nothing is scaled any more")
+                self._let_go(timeout_s=2.0)
+                return
+            self.look()
+
+    def _has_ended(self) -> bool:
+        try:
+            return self._gone()
+        except Exception:
+            return True
 
     def stop(self, timeout_s: float = 10.0) -> None:
         """Let go of the application; its executors stay as they are."""
         super().stop(timeout_s)
+        if self._detach and not self._has_ended():
+            self.look()  # what came since the last look is part of the run
+        self._let_go(timeout_s)
+
+    def _let_go(self, timeout_s: float) -> None:
+        atexit.unregister(self.stop)
         while self._detach:
             try:
                 self._detach.pop()()
             except Exception:
-                _LOG.warning("the listener could not be removed", exc_info=True)
+                _LOG.debug("a listener could not be removed", exc_info=True)
+        if self._chapter is not None:
+            self._chapter.finish(timeout_s=timeout_s)
+        self._around.recording.close()
+
+    def _tell_kafka(self, kind: str, message: str) -> None:
+        self._emit(kind, message, "warning" if kind == "kafka.away" else "info")
+
+    def _event(self, kind: str, message: str, severity: Severity = "info", data: Any = None) -> Event:
+        return Event(self._clock.now_s(), kind, message, severity, data or {})
+
+    def _emit(self, kind: str, message: str, severity: Severity = "info") -> None:
+        event = self._event(kind, message, severity)
+        (self._heard.emit if self._chapter is None else self._chapter.tell)(event)

@@ -80,6 +80,7 @@ class _Followed:
             "refused": self.refused,
             "began_at_s": self.began_at_s,
             "ended_at_s": self.ended_at_s,
+            "run": "" if self.attachment is None else self.attachment.run_id,
             "queries": [{"id": one.id, "name": one.name, "batches": one.batches, "rows": one.rows} for one in queries],
             "decisions": self.lines(),
         }

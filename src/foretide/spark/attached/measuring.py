@@ -5,96 +5,123 @@ Foretide cannot see inside a foreign query, so the query as a whole is the opera
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import numpy as np
 
-from foretide.clock import Clock, SystemClock
 from foretide.control.settings import ExecutorSettings
-from foretide.records import Measurement
-from foretide.spark.driver.query_progress import QueryTotals
+from foretide.latency import LatencyHistogram
+from foretide.records import BatchRun, Ints, Measurement, SharedSlots
+from foretide.records.sharing import share_out
+from foretide.spark.attached.query import AttachedQuery
+from foretide.spark.steering.monitor import Sample
 from foretide.topology import Topology, flow
 
-__all__ = ["QueryMetrics", "stand_in"]
+__all__ = ["POOL", "QueryMeter", "pool_of", "stand_in"]
 
-_SOURCE, _OPERATOR = "input", "query"
-
-
-@dataclass
-class _Seen:
-    arrived: int = 0
-    rows: int = 0
-    busy_s: float = 0.0
+#: What plans of an attachment count.
+POOL = "executors"
+# Two looks closer than this are one.
+_SHORTEST_S = 0.05
 
 
-class QueryMetrics:
-    """What the queries of a session did, as measurements of one operator whose replicas are executors.
+class QueryMeter:
+    """Measures queries, one stretch of time after another.
 
-    While a batch runs, beyond its fixed cost, all executors are taken to be busy: Spark tells no more.
+    What came is known up to now where end offsets are asked for, else up to the last report. Stretches end where it is
+    known of all queries, though never further back than `lag_s`: beyond that the last rate goes on, and is put right
+    later. While a batch runs, beyond its fixed cost, all executors are taken to be busy: Spark tells no more.
 
     Parameters
     ----------
     topology : Topology
-        The stand-in for the application, see `attach`.
-    totals : callable
-        Returns what each query did so far.
-    executors : callable
-        Returns how many executors run.
-    clock, ticks
-        Tell the instant, and durations.
+        The stand-in for the application, see `stand_in`.
+    queries : sequence of AttachedQuery
+        Its queries, in the order of its operators.
+    from_s : float
+        When the first stretch begins.
+    lag_s : float
+        How far behind stretches may end.
     """
 
-    def __init__(
-        self,
-        topology: Topology,
-        totals: Callable[[], Sequence[QueryTotals]],
-        executors: Callable[[], int],
-        *,
-        clock: Clock | None = None,
-        ticks: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._layout, self._totals, self._executors = topology.layout, totals, executors
-        self._clock, self._ticks = clock or SystemClock(), ticks
-        self._since = ticks()
-        self._seen: dict[str, _Seen] = {}
+    def __init__(self, topology: Topology, queries: Sequence[AttachedQuery], from_s: float, lag_s: float) -> None:
+        self._topology, self._queries, self._lag_s = topology, tuple(queries), lag_s
+        self._until_s = from_s
+        self._held_until_s = from_s
+        self._held_s = 0.0
 
-    def collect(self) -> Sequence[Measurement]:
-        """Return a measurement of the time since the last call."""
-        now = self._ticks()
-        duration_s = now - self._since
-        if duration_s < 0.05:
-            return ()
-        self._since = now
-        queries, replicas = self._totals(), max(1, self._executors())
-        arrived = rows = 0
-        busy_s = 0.0
-        for query in queries:
-            before = self._seen.setdefault(query.id, _Seen())
-            arrived += max(0, query.arrived - before.arrived)
-            rows += query.rows - before.rows
-            busy_s += query.busy_s - before.busy_s
-            self._seen[query.id] = _Seen(max(query.arrived, before.arrived), query.rows, query.busy_s)
-        return (
-            Measurement(
-                layout=self._layout,
-                ended_at_s=self._clock.now_s(),
-                duration_s=duration_s,
-                arrived=np.array([float(arrived)]),
-                passed=np.array([float(arrived)]),
-                processed=np.array([float(rows)]),
-                queued=np.array([float(sum(query.backlog for query in queries if query.active))]),
-                busy_s=np.array([busy_s]),
-                replicas=np.array([replicas]),
-            ),
+    @property
+    def until_s(self) -> float:
+        """The end of the last stretch."""
+        return self._until_s
+
+    def measure(self, now_s: float, executors: int) -> Sample | None:
+        """Return what happened since the last stretch; None where nothing more is known yet."""
+        self._held_s += executors * max(0.0, now_s - self._held_until_s)
+        self._held_until_s = max(now_s, self._held_until_s)
+        known_s = min(query.known_until_s(now_s) for query in self._queries)
+        until_s = min(now_s, max(known_s, now_s - self._lag_s))
+        from_s, duration_s = self._until_s, until_s - self._until_s
+        if duration_s < _SHORTEST_S:
+            return None
+        self._until_s = until_s
+        arrived = np.array([query.came(from_s, until_s) for query in self._queries])
+        done = [query.collect() for query in self._queries]
+        latency = LatencyHistogram()
+        batches: list[BatchRun] = []
+        for batch in (batch for of_query in done for batch in of_query):
+            latency.merge(batch.latency)
+            batches += [batch.run] if batch.example else []
+        busy_s = np.array([sum(batch.run.work_s for batch in of_query) for of_query in done])
+        held_s, self._held_s = self._held_s, 0.0
+        measurement = Measurement(
+            layout=self._topology.layout,
+            ended_at_s=until_s,
+            duration_s=duration_s,
+            arrived=arrived,
+            passed=arrived,
+            processed=np.array([float(sum(batch.run.events for batch in of_query)) for of_query in done]),
+            queued=np.array([query.waiting(until_s) for query in self._queries]),
+            busy_s=busy_s,
+            replicas=self.parts(executors),
+            latency_s=latency.mean_s if latency.count else None,
+            batches=tuple(sorted(batches, key=lambda run: run.ended_at_s)),
+            slot_s=held_s,
         )
+        return Sample(measurement, {}, latency, executors)
+
+    def parts(self, executors: int) -> Ints:
+        """Return the executors as parts of the queries: by the work of their last batches."""
+        weight = np.array([_load(query) for query in self._queries])
+        return share_out(executors, weight, np.full(weight.size, max(executors, 1)))
 
 
-def stand_in(executors: ExecutorSettings) -> Topology:
-    """Return the application as a topology of one operator, whose replicas are executors."""
-    job = flow("attached")
-    job.source(_SOURCE, "function").operator(
-        _OPERATOR, replicas=(executors.minimum, executors.maximum), selectivity=1.0
-    )
+def _load(query: AttachedQuery) -> float:
+    """Return how many executors a query keeps busy, about."""
+    if not query.active or query.last is None:
+        return 0.0
+    return query.cost.row_s() * max(query.curve.rate(), 1e-9)
+
+
+def stand_in(name: str, queries: Sequence[AttachedQuery], executors: ExecutorSettings) -> Topology:
+    """Return the application as a topology: every query an operator with a source, whose replicas are executors."""
+    job = flow(name)
+    least = executors.minimum if len(queries) == 1 else 1
+    for query in queries:
+        source = job.source(f"{query.name}.input", "function")
+        source.operator(query.name, replicas=(least, executors.maximum), selectivity=1.0)
     return job.build()
+
+
+def pool_of(queries: Sequence[AttachedQuery], executors: ExecutorSettings) -> SharedSlots:
+    """Return the executors as slots that all queries share, each with batches of its own."""
+    count = len(queries)
+    return SharedSlots(
+        names=(POOL,),
+        members=(tuple(range(count)),),
+        minimum=(executors.minimum,) * count,
+        maximum=(executors.maximum,) * count,
+        batch_target_s=float("inf"),
+        hired=(False,),
+        lanes=tuple((query.name, query.trigger_s) for query in queries),
+    )

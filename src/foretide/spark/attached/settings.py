@@ -7,6 +7,7 @@ from pydantic import Field
 from foretide.config import Settings
 from foretide.control import ControlSettings
 from foretide.control.settings import ExecutorSettings, attached_control
+from foretide.plan.promise import PromiseText
 
 __all__ = ["AttachSettings"]
 
@@ -18,8 +19,29 @@ class AttachSettings(Settings):
     control: ControlSettings = Field(
         default_factory=attached_control, description="Loop, planner, forecaster and guards."
     )
+    slo: PromiseText | None = Field(
+        default=None,
+        description="A promise such as 'p95<10s' for the latency of every query; that of `control` if not set.",
+    )
     kafka_bound: bool = Field(
         default=False,
         description="Plan no more executors than Kafka's partitions keep busy: for queries that do not shuffle.",
     )
+    kafka: dict[str, str] = Field(
+        default_factory=dict,
+        description="Settings of the client that asks for end offsets, such as bootstrap.servers, besides those of "
+        "the query's source or in their place.",
+    )
+    store: str | None = Field(
+        default=None,
+        description="Where the application is recorded, a file or postgresql://...; 'none' records nothing. Unset, "
+        "where all runs are.",
+    )
     advisory: bool = Field(default=False, description="Decide and report, but change nothing.")
+
+    @property
+    def steered_by(self) -> ControlSettings:
+        """The settings of control, with the promise and the wish for advice only."""
+        slo, loop = self.slo or self.control.slo, self.control.loop
+        advisory = self.advisory or loop.advisory
+        return self.control.model_copy(update={"slo": slo, "loop": loop.model_copy(update={"advisory": advisory})})
