@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from foretide.plan.base import Situation
-from foretide.plan.possibilities import InputLevel
+from foretide.plan.possibilities import InputLevel, InputPast, Surprises
 from foretide.records import Floats, Window
 
 __all__ = ["Evidence", "Insight"]
@@ -35,12 +35,15 @@ class Insight:
         Intervals on which the overhead rests.
     level : array over sources
         Events per second, on average over a long time.
+    past : InputPast
+        The most that came, and how far it surpassed what was expected.
     """
 
     activation_s: float
     overhead: Floats
     witnesses: int
     level: Floats
+    past: InputPast
 
 
 @dataclass
@@ -53,7 +56,7 @@ class Evidence:
     - **Overhead.** Where events waited before an operator at both ends of an interval its replicas had no pause, and
       U should be 1. What it falls short of 1 is time that they do not measure: :math:`\kappa_i = 1/U_i`, from the
       interval of greatest U within the memory. An operator that never had a queue takes the mean of those that had.
-    - **Level.** The mean input of each source.
+    - **Level.** The mean input of each source, the highest, and how far it surpassed what was expected.
 
     Parameters
     ----------
@@ -73,6 +76,7 @@ class Evidence:
     _used: list[tuple[float, Floats]] = field(default_factory=list)
     _before: Window | None = None
     _level: InputLevel = field(default_factory=InputLevel)
+    surprises: Surprises = field(default_factory=Surprises)
 
     def observe(self, situation: Situation) -> Insight:
         """Take in the interval that ended, and return what is known now; start over if the clock jumped back."""
@@ -94,13 +98,14 @@ class Evidence:
             overhead=overhead,
             witnesses=witnesses,
             level=self._level.follow(window.arrived / window.duration_s),
+            past=self.surprises.follow(window.ended_at_s, window.arrived / window.duration_s, window.duration_s),
         )
 
     def _start_over(self) -> None:
         """Forget everything: the clock has jumped back, or another topology runs."""
         fresh = Evidence(self.backlog_s, self.memory_s, self.activation_s)
         self._plans, self._misses, self._used = fresh._plans, fresh._misses, fresh._used
-        self._before, self._level = None, fresh._level
+        self._before, self._level, self.surprises = None, fresh._level, fresh.surprises
 
     def _activation_s(self, window: Window) -> float:
         if self.activation_s is not None:

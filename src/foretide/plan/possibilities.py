@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections import deque
+from dataclasses import dataclass
 from statistics import NormalDist
 
 import numpy as np
@@ -10,7 +12,7 @@ import numpy as np
 from foretide.plan.lookahead import Scenarios
 from foretide.records import Floats, Forecast
 
-__all__ = ["InputLevel", "middle_and_sides", "scenarios"]
+__all__ = ["InputLevel", "InputPast", "Surprises", "middle_and_sides", "scenarios"]
 
 _LOW, _MIDDLE, _HIGH = 0.1, 0.5, 0.9
 # Scenarios of the interval that is planned, and of the time before it.
@@ -19,10 +21,40 @@ _DURING, _BEFORE = 7, 3
 _LEAST, _MOST = 0.4, 2.5
 # Intervals over which the level of the input is a mean.
 _LEVEL_MEMORY = 50
+# Intervals of which the highest rate, and how far they surpassed what was expected, are remembered.
+_PAST = 240
+# From so many on the past is taken as a rule.
+_ENOUGH = 12
+# Surges that are reckoned with: these quantiles of past surprises and a little more, and how likely they are.
+_SURGE_LEVELS, _SURGE_WEIGHTS, _STRETCH = np.array([0.95, 0.98, 1.0]), np.array([0.04, 0.02, 0.01]), 1.1
+# Nothing is reckoned with that is above so many times the highest rate that is remembered, unless it is forecast, nor a
+# surge above so many times what is expected if that is more.
+_ABOVE, _BEYOND = 1.15, 1.3
+
+
+@dataclass(frozen=True, eq=False)
+class InputPast:
+    """What the past says about the most that may arrive.
+
+    Parameters
+    ----------
+    most : array over sources
+        The highest events per second of an interval.
+    surprises : array
+        Input of intervals ÷ what had been expected of them.
+    """
+
+    most: Floats
+    surprises: Floats
 
 
 def scenarios(
-    forecasts: list[Forecast], last: Floats, level: Floats, spans_s: tuple[float, float], persistence: float
+    forecasts: list[Forecast],
+    last: Floats,
+    level: Floats,
+    spans_s: tuple[float, float],
+    persistence: float,
+    past: InputPast | None = None,
 ) -> Scenarios:
     """Return what may arrive before a plan is active, and while it is.
 
@@ -42,6 +74,9 @@ def scenarios(
         Seconds until the plan is active, and for how long it will be.
     persistence : float
         How likely it is that the last rates simply continue, whatever the forecast says.
+    past : InputPast, optional
+        What is known of the past. Rates far above all of them are then not reckoned with; surges as great as those of
+        the past are.
 
     Examples
     --------
@@ -58,8 +93,31 @@ def scenarios(
     else:
         before = during
     weight = np.full(len(during), (1.0 - persistence) / len(during))
-    return Scenarios(
+    found = Scenarios(
         before=np.vstack((before, last)), during=np.vstack((during, last)), weight=np.append(weight, persistence)
+    )
+    return found if past is None else _as_in_the_past(found, past)
+
+
+def _as_in_the_past(found: Scenarios, past: InputPast) -> Scenarios:
+    """Return scenarios within what the past has seen, and with its surges.
+
+    >>> calm = Scenarios(before=np.array([[50.0]]), during=np.array([[50.0]]), weight=np.array([1.0]))
+    >>> surges = _as_in_the_past(calm, InputPast(np.array([100.0]), np.array([1.0] * 10 + [1.5, 4.0])))
+    >>> [round(float(rate), 1) for rate in surges.during[:, 0]], round(float(surges.weight.sum()), 6)
+    ([50.0, 115.0, 115.0, 115.0], 1.0)
+    """
+    if past.surprises.size < _ENOUGH:
+        return found
+    ceiling = np.maximum(_ABOVE * past.most, found.mean)
+    before, during = np.minimum(found.before, ceiling), np.minimum(found.during, ceiling)
+    times = np.maximum(_STRETCH * np.quantile(past.surprises, _SURGE_LEVELS), 1.0)
+    surges = np.minimum(np.outer(times, found.mean), np.maximum(_ABOVE * past.most, _BEYOND * found.mean))
+    until = np.tile(found.weight @ before, (times.size, 1))
+    return Scenarios(
+        before=np.vstack((before, until)),
+        during=np.vstack((during, surges)),
+        weight=np.concatenate(((1.0 - _SURGE_WEIGHTS.sum()) * found.weight, _SURGE_WEIGHTS)),
     )
 
 
@@ -83,6 +141,35 @@ class InputLevel:
         part = max(1.0 / self._seen, 1.0 / _LEVEL_MEMORY)
         self._level = rate if self._level is None else self._level + part * (rate - self._level)
         return self._level
+
+
+class Surprises:
+    """The highest input of an interval, and how far intervals surpassed what was expected of them.
+
+    >>> surprises = Surprises()
+    >>> surprises.expect(20.0, 100.0)
+    >>> past = surprises.follow(20.0, np.array([150.0]), interval_s=5.0)
+    >>> past.most, past.surprises
+    (array([150.]), array([1.5]))
+    """
+
+    def __init__(self) -> None:
+        self._rates: deque[Floats] = deque(maxlen=_PAST)
+        self._times: deque[float] = deque(maxlen=_PAST)
+        self._expected: deque[tuple[float, float]] = deque()
+
+    def expect(self, until_s: float, rate: float) -> None:
+        """Note the events per second that are expected of the interval that ends at an instant."""
+        self._expected.append((until_s, rate))
+
+    def follow(self, ended_at_s: float, rate: Floats, interval_s: float) -> InputPast:
+        """Take in the events per second of an interval, and return what is known now."""
+        self._rates.append(rate)
+        while self._expected and self._expected[0][0] < ended_at_s + interval_s / 2:
+            until_s, expected = self._expected.popleft()
+            if until_s > ended_at_s - interval_s / 2 and expected > 0:
+                self._times.append(float(rate.sum()) / expected)
+        return InputPast(np.max(self._rates, axis=0), np.array(self._times))
 
 
 def middle_and_sides(forecast: Forecast, from_s: float, to_s: float) -> tuple[float, float, float]:

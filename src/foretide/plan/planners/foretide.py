@@ -94,7 +94,7 @@ class Foretide(Planner):
     summary: ClassVar[str] = "least cost of replicas and waiting over all that may arrive; learns delay and overhead"
     spec: ClassVar[tuple[str, ...]] = ("P4", "P5", "B2")
     knobs: ClassVar[tuple[Knob, ...]] = (
-        Knob(Axis("patience", (0.05, 0.1, 0.2, 0.4, 0.7, 1.0, 1.215, 2.0, 4.0, 8.0))),
+        Knob(Axis("patience", (0.1, 0.15, 0.2, 0.3, 0.4, 0.55, 0.7, 1.0, 1.215, 2.0, 4.0, 8.0))),
         Knob(Axis("slo", (1.1, 1.2, 1.35, 1.6, 2.0, 2.5, 3.5, 5.0), unit="promise")),
     )
     needs_forecast: ClassVar[bool] = True
@@ -200,8 +200,15 @@ class Foretide(Planner):
         td_s, delay_s = window.duration_s, insight.activation_s
         goes_on = self.persistence ** (1.0 + 2.0 * delay_s / td_s)
         found = scenarios(
-            _forecasts(situation), window.arrived / td_s, insight.level, spans_s=(delay_s, td_s), persistence=goes_on
+            _forecasts(situation),
+            window.arrived / td_s,
+            insight.level,
+            spans_s=(delay_s, td_s),
+            persistence=goes_on,
+            past=insight.past,
         )
+        assert self._evidence is not None
+        self._evidence.surprises.expect(window.ended_at_s + delay_s + td_s, float(found.mean.sum()))
         model = Lookahead(
             flow=flow,
             share=window.share,

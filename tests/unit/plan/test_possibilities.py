@@ -1,0 +1,60 @@
+"""What may arrive, by what the past has seen."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from foretide.plan.possibilities import InputPast, Surprises, scenarios
+from foretide.records import Forecast
+
+
+def forecast(low: float, middle: float, high: float) -> Forecast:
+    levels = {0.1: np.array([low]), 0.5: np.array([middle]), 0.9: np.array([high])}
+    return Forecast(series="in", model="basic", made_at_s=0.0, step_s=5.0, mean=[middle], quantiles=levels)
+
+
+def found(past: InputPast | None, last: float = 100.0):  # type: ignore[no-untyped-def]
+    rate = np.array([last])
+    return scenarios([forecast(50.0, 100.0, 400.0)], rate, rate, (0.0, 5.0), persistence=0.0, past=past)
+
+
+def past(most: float, *surprises: float) -> InputPast:
+    return InputPast(np.array([most]), np.array(surprises))
+
+
+def test_nothing_far_above_all_that_ever_came_is_reckoned_with() -> None:
+    assert found(None).during.max() > 400
+    mean = found(None).mean[0]
+    bounded = found(past(120.0, *[1.0] * 12))
+    # 1.15 times the most, or what is expected if that is more; surges up to 1.3 times that.
+    assert bounded.during[:8].max() == pytest.approx(max(1.15 * 120.0, mean))
+
+
+def test_surges_are_those_of_the_past_and_a_little_more() -> None:
+    steady = scenarios(
+        [forecast(100.0, 100.0, 100.0)],
+        np.array([100.0]),
+        np.array([100.0]),
+        (0.0, 5.0),
+        persistence=0.0,
+        past=past(1000.0, *[1.0] * 99, 5.0),
+    )
+    # The .95 and .98 quantile of a hundred surprises are 1, the greatest is 5.
+    assert steady.during[-3:, 0] == pytest.approx([110.0, 110.0, 550.0])
+    assert steady.weight[-3:] == pytest.approx([0.04, 0.02, 0.01])
+    assert steady.weight.sum() == pytest.approx(1.0)
+
+
+def test_a_short_past_is_no_rule() -> None:
+    short = found(past(100.0, *[1.0] * 11))
+    assert short.during.max() == found(None).during.max()
+    assert short.weight.size == found(None).weight.size
+
+
+def test_a_surprise_is_what_came_over_what_was_expected_of_the_same_interval() -> None:
+    surprises = Surprises()
+    for until_s, rate in ((10.0, 50.0), (15.0, 0.0), (20.0, 80.0)):
+        surprises.expect(until_s, rate)
+    rates = [surprises.follow(at_s, np.array([100.0]), 5.0).surprises.tolist() for at_s in (5.0, 10.0, 15.0, 20.0)]
+    assert rates == [[], [2.0], [2.0], [2.0, 1.25]]
