@@ -10,9 +10,9 @@ from statistics import NormalDist
 import numpy as np
 
 from foretide.plan.lookahead import Scenarios
-from foretide.records import Floats, Forecast
+from foretide.records import Floats, Forecast, Term
 
-__all__ = ["InputLevel", "InputPast", "Surprises", "middle_and_sides", "scenarios"]
+__all__ = ["InputLevel", "InputPast", "Surprises", "goes_on", "input_terms", "middle_and_sides", "scenarios"]
 
 _LOW, _MIDDLE, _HIGH = 0.1, 0.5, 0.9
 # Scenarios of the interval that is planned, and of the time before it.
@@ -118,6 +118,29 @@ def _as_in_the_past(found: Scenarios, past: InputPast) -> Scenarios:
         before=np.vstack((before, until)),
         during=np.vstack((during, surges)),
         weight=np.concatenate(((1.0 - _SURGE_WEIGHTS.sum()) * found.weight, _SURGE_WEIGHTS)),
+    )
+
+
+def goes_on(persistence: float, delay_s: float, interval_s: float) -> float:
+    """Return how likely the last rates are to continue up to the middle of the interval that is planned.
+
+    `persistence` is how likely they are to do so for half an interval.
+
+    >>> round(goes_on(0.66, 0.0, 5.0), 2), round(goes_on(0.66, 5.0, 5.0), 2)
+    (0.66, 0.29)
+    """
+    return float(persistence ** (1.0 + 2.0 * delay_s / interval_s))
+
+
+def input_terms(last: Floats, found: Scenarios, persistence: float) -> tuple[Term, ...]:
+    """Return what a plan rests on of the input: that of the last interval, and what is expected."""
+    low, high = np.sort(found.during.sum(axis=1))[[0, -1]]
+    mixed = f"{1 - persistence:.2f}·forecast + {persistence:.2f}·λ"
+    return (
+        Term("λ", "input of the last interval", "measured", float(last.sum()), "/s"),
+        Term("λ̂", "input expected while it is active", mixed, float(found.mean.sum()), "/s"),
+        Term("λ̂⁻", "least input that is planned for", "lowest scenario", float(low), "/s"),
+        Term("λ̂⁺", "most input that is planned for", "highest scenario", float(high), "/s"),
     )
 
 

@@ -15,7 +15,7 @@ from foretide.plan.evidence import Evidence, Insight
 from foretide.plan.knobs import Axis, Knob
 from foretide.plan.load import busy_replicas, operator_shares, queue_load, source_mix, whole_replicas
 from foretide.plan.lookahead import Lookahead, Prices, Scenarios
-from foretide.plan.possibilities import scenarios
+from foretide.plan.possibilities import goes_on, input_terms, scenarios
 from foretide.plan.promise import Promise, PromiseText, parse_promise
 from foretide.plan.stages.policy import StageKnowledge, StagePolicy
 from foretide.plan.stages.pool import PoolPolicy
@@ -48,7 +48,7 @@ class _Prospects:
     """Everything that a decision rests on."""
 
     insight: Insight
-    goes_on: float
+    lasting: float
     scenarios: Scenarios
     model: Lookahead
     prices: Prices
@@ -198,13 +198,13 @@ class Foretide(Planner):
     def _prospects(self, situation: Situation) -> _Prospects:
         window, flow, insight = situation.window, situation.topology.flow, self._learn(situation)
         td_s, delay_s = window.duration_s, insight.activation_s
-        goes_on = self.persistence ** (1.0 + 2.0 * delay_s / td_s)
+        lasting = goes_on(self.persistence, delay_s, td_s)
         found = scenarios(
             _forecasts(situation),
             window.arrived / td_s,
             insight.level,
             spans_s=(delay_s, td_s),
-            persistence=goes_on,
+            persistence=lasting,
             past=insight.past,
         )
         assert self._evidence is not None
@@ -223,7 +223,7 @@ class Foretide(Planner):
         queued = queue_load(flow, model.queued_then(found.mean_before[None, :])[0], window.share)
         return _Prospects(
             insight=insight,
-            goes_on=goes_on,
+            lasting=lasting,
             scenarios=found,
             model=model,
             prices=Prices(patience_s=patience_s, lateness=(self.lateness * td_s / patience_s) ** 2),
@@ -245,16 +245,10 @@ class Foretide(Planner):
 
     def _input_terms(self, situation: Situation, prospects: _Prospects) -> tuple[Term, ...]:
         window, found = situation.window, prospects.scenarios
-        last = float(window.arrived.sum()) / window.duration_s
-        mixed = f"{1 - prospects.goes_on:.2f}·forecast + {prospects.goes_on:.2f}·λ"
-        low, high = np.sort(found.during.sum(axis=1))[[0, -1]]
         by_then = "fluid model over A, then P5 Eq. 7"
         return (
             Term("A", "time until the plan is active", "given or learnt", prospects.model.activation_s, "s"),
-            Term("λ", "input of the last interval", "measured", last, "/s"),
-            Term("λ̂", "input expected while it is active", mixed, float(found.mean.sum()), "/s"),
-            Term("λ̂⁻", "least input that is planned for", "lowest scenario", float(low), "/s"),
-            Term("λ̂⁺", "most input that is planned for", "highest scenario", float(high), "/s"),
+            *input_terms(window.arrived / window.duration_s, found, prospects.lasting),
             Term("|q|", "events queued at the operator", "measured", window.queued, "events"),
             Term("q̂", "events to drain by then, upstream ones too", by_then, prospects.queued, "events"),
             Term("et", "execution time of one event", "measured: busy time / processed", window.execution_s, "s"),

@@ -10,7 +10,7 @@ import numpy as np
 
 from foretide.plan.base import Situation
 from foretide.plan.lookahead import Scenarios
-from foretide.plan.possibilities import InputLevel, scenarios
+from foretide.plan.possibilities import InputLevel, goes_on, input_terms, scenarios
 from foretide.plan.promise import Promise, interval_quantile_s
 from foretide.plan.stages.batch_model import BatchModel, StageFigures, StageMemory
 from foretide.plan.stages.slots import SlotChoice, SlotPrices, StageLoad, choose_slots, least_latency_s, stage_loads
@@ -111,9 +111,9 @@ class StagePolicy:
         self._learn(situation, promise, risk)
         figures = [self.model.figures(stage) for stage in range(len(self.stages.names))]
         td_s, delay_s = window.duration_s, max(one.activation_s for one in figures)
-        goes_on = persistence ** (1.0 + 2.0 * delay_s / td_s)
+        lasting = goes_on(persistence, delay_s, td_s)
         level = self._level.follow(window.arrived / td_s)
-        found = scenarios(forecasts, window.arrived / td_s, level, spans_s=(delay_s, td_s), persistence=goes_on)
+        found = scenarios(forecasts, window.arrived / td_s, level, spans_s=(delay_s, td_s), persistence=lasting)
         load = stage_loads(situation, figures, found)
         least_s = least_latency_s(self.stages, figures)
         besides_s = figures[0].besides_s if promise is not None and len(figures) == 1 else 0.0
@@ -130,7 +130,7 @@ class StagePolicy:
         self._share_s = tuple(choice.share_s.tolist())
         self.model.asked(situation.now_s, choice.slots.tolist())
         terms = (
-            *self._input_terms(situation, found, load, goes_on, delay_s),
+            *self._input_terms(situation, found, load, lasting, delay_s),
             *self._model_terms(figures, load),
             *self._choice_terms(choice, prices, promise),
         )
@@ -181,19 +181,13 @@ class StagePolicy:
         return (f"promise {promise} cannot be kept: {late}; {way}",)
 
     def _input_terms(
-        self, situation: Situation, found: Scenarios, load: StageLoad, goes_on: float, delay_s: float
+        self, situation: Situation, found: Scenarios, load: StageLoad, lasting: float, delay_s: float
     ) -> tuple[Term, ...]:
         window, spread = situation.window, self.stages.spread
-        last = float(window.arrived.sum()) / window.duration_s
-        mixed = f"{1 - goes_on:.2f}·forecast + {goes_on:.2f}·λ"
-        low, high = np.sort(found.during.sum(axis=1))[[0, -1]]
         waiting = np.array([one.waiting for one in load.coming])
         return (
             Term("A", "time until the plan is at work", "learnt: plan to first batch with its slots", delay_s, "s"),
-            Term("λ", "input of the last interval", "measured", last, "/s"),
-            Term("λ̂", "input expected while it is at work", mixed, float(found.mean.sum()), "/s"),
-            Term("λ̂⁻", "least input that is planned for", "lowest scenario", float(low), "/s"),
-            Term("λ̂⁺", "most input that is planned for", "highest scenario", float(high), "/s"),
+            *input_terms(window.arrived / window.duration_s, found, lasting),
             Term("q", "events that wait before its stage", "measured", spread(waiting), "events"),
             Term("et", "execution time of one event", "measured: busy time / processed", window.execution_s, "s"),
         )
