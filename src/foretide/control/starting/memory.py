@@ -16,7 +16,7 @@ from foretide.forecast.registry import forecaster_of
 from foretide.store import RunStore, StoredKnowledge, fingerprint
 from foretide.topology import Topology
 
-__all__ = ["Keeper", "Memory"]
+__all__ = ["Keeper", "Learner", "Memory"]
 
 _LOG = logging.getLogger(__name__)
 # Cycles from one time that knowledge is kept to the next; what is learnt in between is lost with a driver that dies.
@@ -32,6 +32,23 @@ class Keeper(Protocol):
 
     def learnt(self, topology: Topology, kind: str, version: int, document: Mapping[str, Any]) -> None:
         """Keep a document in place of the one before."""
+        ...
+
+
+class Learner(Protocol):
+    """Something else that learns while a topology runs."""
+
+    @property
+    def knowledge_version(self) -> int:
+        """The version of what `learnt` returns."""
+        ...
+
+    def learnt(self) -> Mapping[str, Any] | None:
+        """Return what was learnt, None if nothing was."""
+        ...
+
+    def resume(self, knowledge: Mapping[str, Any]) -> None:
+        """Go on from what was learnt earlier."""
         ...
 
 
@@ -56,6 +73,8 @@ class Memory:
         Hears ``knowledge.resumed`` and ``knowledge.ignored``.
     now_s : callable
         Tells Unix time.
+    others : mapping of str to Learner
+        What else learns, by what it is called in the store.
     """
 
     def __init__(
@@ -65,9 +84,10 @@ class Memory:
         keeper: Keeper | None,
         events: EventSink,
         now_s: Callable[[], float] = time.time,
+        others: Mapping[str, Learner] | None = None,
     ) -> None:
         self._topology, self._past, self._keeper, self._events = topology, past, keeper, events
-        self._now_s = now_s
+        self._now_s, self._others = now_s, dict(others or {})
 
     def resume(self, loop: ControlLoop) -> None:
         """Hand a loop that has not begun what was learnt; never raises."""
@@ -75,6 +95,7 @@ class Memory:
         learners: dict[str, tuple[int, Callable[[Mapping[str, Any]], None]]] = {
             f"planner {planner.name}": (planner.knowledge_version, planner.resume),
             "operators": (_VERSION, loop.monitor.resume),
+            **{kind: (one.knowledge_version, one.resume) for kind, one in self._others.items()},
         }
         for source in self._topology.layout.sources:
             learners[_forecaster(loop, source)] = (_VERSION, partial(_resume_forecaster, loop, source))
@@ -100,6 +121,9 @@ class Memory:
             if knowledge is not None:
                 self._keep(f"planner {planner.name}", planner.knowledge_version, knowledge)
             self._keep("operators", _VERSION, loop.monitor.learnt())
+            for kind, one in self._others.items():
+                if (found := one.learnt()) is not None:
+                    self._keep(kind, one.knowledge_version, found)
             for source, state in loop.forecasts.states().items() if forecasters else ():
                 self._keep(_forecaster(loop, source), _VERSION, {"archive": base64.b64encode(state).decode()})
         except Exception:

@@ -63,6 +63,7 @@ class Run:
         past: RunStore | None = None,
         planner: Planner | Guarded | None = None,
         forecaster: Forecaster | None = None,
+        others: dict[str, Any] | None = None,
     ) -> None:
         self.clock, self.events = ManualClock(at_s), EventLog()
         self.store, self.topology = store, topology
@@ -78,7 +79,7 @@ class Run:
         self.loop = ControlLoop(topology, parts, LoopSettings(td_s=10.0, sample_s=1.0, history=20))
         spec = RunSpec(topology=topology, policy="learner", started_at_s=at_s)
         self.recorder = store.begin_run(spec)
-        self.memory = Memory(topology, past, self.recorder, self.events, self.clock.now_s)
+        self.memory = Memory(topology, past, self.recorder, self.events, self.clock.now_s, others)
         self.memory.resume(self.loop)
 
     def live(self, cycles: int) -> Run:
@@ -94,6 +95,21 @@ class Run:
         return [event for event in self.events if event.kind == kind]
 
 
+class Counting:
+    """Something else that learns."""
+
+    knowledge_version = 3
+
+    def __init__(self, count: int | None) -> None:
+        self.count = count
+
+    def learnt(self) -> dict[str, int] | None:
+        return None if self.count is None else {"count": self.count}
+
+    def resume(self, knowledge: dict[str, int]) -> None:
+        self.count = knowledge["count"]
+
+
 @pytest.fixture
 def store(tmp_path: Path) -> RunStore:
     return RunStore(tmp_path / "runs.db", threaded=False)
@@ -103,6 +119,16 @@ def plans(run: Run) -> int:
     planner = run.loop.parts.planner
     known = planner.learnt()
     return 0 if known is None else int(known["plans"])
+
+
+def test_what_else_learns_goes_on_where_it_ended_unless_it_had_learnt_nothing(store: RunStore) -> None:
+    Run(store, others={"one": Counting(7), "two": Counting(None)}).live(1)
+    one, two, other = Counting(None), Counting(None), Counting(None)
+    Run(store, past=store, others={"one": one, "two": two, "three": other})
+    assert (one.count, two.count, other.count) == (7, None, None)
+    one.knowledge_version = 4
+    newer = Run(store, past=store, others={"one": one})
+    assert [event.data["kind"] for event in newer.told("knowledge.ignored")] == ["one"]
 
 
 class TestPlanner:
