@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+from foretide.spark.steering.executors.holdings import Holding
 
 __all__ = ["FakeScheduler"]
 
@@ -14,17 +16,25 @@ class FakeScheduler:
     `calls` keeps what was asked for, in order: ("request", 3), ("decommission", "2", "1"), ("kill", "1").
     """
 
-    def __init__(self, present: int = 1, cores: int = 2, *, ignored: Sequence[str] = (), deaf: bool = False) -> None:
-        self.cores = cores
+    def __init__(
+        self, present: int = 1, cores: int = 2, *, ignored: Sequence[str] = (), deaf: bool = False, kills: bool = False
+    ) -> None:
+        self.cluster, self.cores = "spark://fake:7077", cores
+        self.conf: dict[str, str] = {}
         self.present = [str(number) for number in range(present)]
         self.calls: list[tuple[Any, ...]] = []
         #: It refuses requests.
         self.deaf = deaf
         #: The calls, "decommission" or "kill", after which executors stay all the same.
-        self.ignored = tuple(ignored)
+        self.ignored = ("decommission", *ignored) if kills else tuple(ignored)
         #: Executors that cannot be decommissioned.
         self.stubborn: tuple[str, ...] = ()
         self.cannot_decommission = False
+        self.leave_by_themselves, self.starts_at_once = not kills, False
+        #: Executors with running tasks, the jobs that run, and what executors hold.
+        self.busy: set[str] = set()
+        self.running: set[int] = set()
+        self.held: dict[str, Holding] = {}
         self._next = present
 
     @property
@@ -43,8 +53,18 @@ class FakeScheduler:
             self.present.append(str(self._next))
             self._next += 1
 
+    def leave(self, *ids: str) -> None:
+        """Let executors go."""
+        self.present = [id for id in self.present if id not in ids]
+
     def executors(self) -> tuple[str, ...]:
         return tuple(self.present)
+
+    def holdings(self) -> Mapping[str, Holding]:
+        return self.held
+
+    def jobs(self) -> frozenset[int]:
+        return frozenset(self.running)
 
     def request_total(self, executors: int) -> bool:
         self.calls.append(("request", executors))
@@ -55,14 +75,14 @@ class FakeScheduler:
         if self.cannot_decommission:
             raise RuntimeError("py4j: no such method")
         leaving = tuple(id for id in ids if id not in self.stubborn)
-        self._leave("decommission", leaving)
+        if "decommission" not in self.ignored:
+            self.leave(*leaving)
         return leaving
 
-    def kill(self, ids: Sequence[str]) -> bool:
-        self.calls.append(("kill", *ids))
-        self._leave("kill", ids)
-        return True
-
-    def _leave(self, call: str, ids: Sequence[str]) -> None:
-        if call not in self.ignored:
-            self.present = [id for id in self.present if id not in ids]
+    def kill(self, ids: Sequence[str], *, busy: bool) -> tuple[str, ...]:
+        going = tuple(id for id in ids if busy or id not in self.busy)
+        if going:
+            self.calls.append(("kill", *going))
+        if "kill" not in self.ignored:
+            self.leave(*going)
+        return going

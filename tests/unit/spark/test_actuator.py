@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +15,7 @@ from topologies import line, step
 
 from foretide.control.runtime import RuntimeActuator
 from foretide.errors import ActuatorError, ConfigError
+from foretide.events import EventLog
 from foretide.records import Forecast, Layout, Plan
 from foretide.spark.steering.actuator import SparkActuator
 from foretide.spark.steering.executors import (
@@ -22,7 +24,9 @@ from foretide.spark.steering.executors import (
     ExecutorsUnavailable,
     open_scheduler,
 )
-from foretide.spark.steering.executors.demand import slots_ahead
+from foretide.spark.steering.executors.demand import slots_ahead, slots_expected
+from foretide.spark.steering.executors.housekeeping import Housekeeper
+from foretide.spark.steering.executors.lead_time import LeadTime
 from foretide.store import RuntimeStore
 
 LINE = line(step("a", replicas=(1, 4)), step("b", replicas=(2, 6)))
@@ -96,11 +100,12 @@ class TestAnotherProcess:
 
 class TestExecutors:
     def test_more_are_asked_for_at_once_and_planned_requested_observed_are_apart(self) -> None:
-        scheduler = FakeScheduler(present=1)
-        executors = manager(scheduler)
+        scheduler, ticks = FakeScheduler(present=1), Ticks()
+        executors = manager(scheduler, ticks)
         counts = executors.request_slots(5)
         assert (counts.planned, counts.requested, counts.observed) == (3, 3, 1)
         scheduler.come(2)
+        ticks.now = 10.0
         counts = executors.request_slots(5)
         assert (counts.planned, counts.requested, counts.observed) == (3, 3, 2)
         # One is still missing: the request is repeated, for Spark may have lost an executor meanwhile.
@@ -152,6 +157,25 @@ class TestExecutors:
         assert scheduler.told[-1] == ("kill", "1")
         assert scheduler.executors() == ("0",)
 
+    def test_under_steady_load_fewer_are_let_go_and_late_ones_killed_without_another_plan(self) -> None:
+        scheduler, ticks = FakeScheduler(present=3, ignored=("decommission",)), Ticks()
+        executors = manager(scheduler, ticks, release_after_s=10.0)
+        executors.request(2)
+        for now, told in ((9.0, []), (10.0, [("decommission", "2")]), (41.0, [("decommission", "2"), ("kill", "2")])):
+            ticks.now = now
+            executors.keep_house()
+            assert scheduler.told == told
+
+    def test_before_the_first_plan_none_is_let_go(self) -> None:
+        scheduler, ticks = FakeScheduler(present=3), Ticks()
+        executors = manager(scheduler, ticks, release_after_s=0.0)
+        scheduler.come(5)
+        ticks.now = 100.0
+        executors.keep_house()
+        scheduler.leave("0", "1", "2", "3")
+        executors.keep_house()
+        assert scheduler.calls == [], "Spark sees to those that it was started with"
+
     def test_a_request_that_spark_does_not_hear_is_a_refusal_and_is_made_again(self) -> None:
         scheduler = FakeScheduler(present=1)
         scheduler.deaf = True
@@ -181,6 +205,38 @@ class TestExecutors:
         actuator.request_executors(3)
         assert executors.counts().observed == 2
         assert actuator.executors_refused == ""
+
+
+class TestHousekeeping:
+    def test_a_refusal_is_told_once_for_as_long_as_it_lasts(self) -> None:
+        scheduler, ticks, events = FakeScheduler(present=1), Ticks(), EventLog()
+        executors = manager(scheduler, ticks)
+        executors.request(3)
+        housekeeper = Housekeeper(executors, events)
+        scheduler.deaf = True
+        for now in (10.0, 20.0, 30.0):
+            ticks.now = now
+            housekeeper.look()
+        assert [event.kind for event in events] == ["executors.refused"]
+        scheduler.deaf = False
+        for now in (40.0, 50.0):
+            ticks.now, scheduler.deaf = now, now == 50.0
+            housekeeper.look()
+        assert [event.kind for event in events] == ["executors.refused"] * 2
+
+    def test_executors_that_never_come_are_told_of_once_and_so_is_that_they_came(self) -> None:
+        scheduler, ticks, events = FakeScheduler(present=1), Ticks(), EventLog()
+        executors = ExecutorManager(scheduler, ExecutorSettings(lead_s=30.0), ticks, events)
+        executors.request(3)
+        for now in (90.0, 91.0, 1000.0):
+            ticks.now = now
+            executors.keep_house()
+        [told] = events
+        assert told.kind == "executors.missing"
+        assert told.message.startswith("expected 3 executors, got 1 after 91 s; the job goes on with these. Has spark:")
+        scheduler.come(3)
+        executors.keep_house()
+        assert [event.kind for event in events] == ["executors.missing", "executors.came"]
 
 
 class TestLeadTime:
@@ -226,6 +282,29 @@ class TestLeadTime:
         executors.observe()
         assert executors.lead_s == 5.0
 
+    def test_what_was_learnt_is_resumed(self) -> None:
+        scheduler, ticks = FakeScheduler(present=1), Ticks()
+        executors = manager(scheduler, ticks, lead_s=5.0)
+        assert executors.lead.learnt() is None
+        executors.request(2)
+        ticks.now = 40.0
+        scheduler.come(2)
+        executors.keep_house()
+        later = LeadTime(5.0)
+        later.resume(executors.lead.learnt() or {})
+        assert later.seconds(0.0) == 40.0
+        # What comes now counts too, and in the end alone.
+        later.see(["0"], 0.0)
+        for second in range(20):
+            later.expect(1, float(second))
+            later.see([str(number) for number in range(second + 2)], second + 0.5)
+        assert later.seconds(0.0) == 0.5
+
+    @pytest.mark.parametrize("document", [{"took_s": [-1.0]}, {"took_s": [1e9]}, {"took_s": ["x"]}])
+    def test_what_is_no_lead_time_is_not_resumed(self, document: dict[str, Any]) -> None:
+        with pytest.raises(ValueError):
+            LeadTime(5.0).resume(document)
+
     def test_an_executor_is_kept_for_as_long_as_a_stop_and_a_start_cost(self) -> None:
         scheduler, ticks = FakeScheduler(present=3), Ticks()
         executors = manager(scheduler, ticks, release_after_s=10.0, lead_s=40.0, stop_price_s=5.0)
@@ -236,6 +315,33 @@ class TestLeadTime:
         priced.request(1)
         ticks.now += 10.0
         assert priced.request(1).observed == 1
+
+    @pytest.mark.parametrize(
+        ("expected", "gone_at_s"),
+        [
+            (1, 20.0),  # nobody expects to need it within the 40 s that a start costs: half of them are enough
+            (3, 80.0),  # a forecast that it will be needed is believed for twice as long
+            (None, 40.0),  # nobody says
+        ],
+    )
+    def test_a_forecast_shortens_or_lengthens_the_wait(self, expected: int | None, gone_at_s: float) -> None:
+        scheduler, ticks = FakeScheduler(present=3), Ticks()
+        executors = manager(scheduler, ticks, release_after_s=10.0, lead_s=40.0)
+        for now in np.arange(0.0, 100.0, 1.0):
+            ticks.now = float(now)
+            if executors.request(1, expected).observed == 1:
+                break
+        assert ticks.now == gone_at_s
+
+    def test_no_more_go_than_were_enough_all_the_while(self) -> None:
+        scheduler, ticks = FakeScheduler(present=4), Ticks()
+        executors = manager(scheduler, ticks, release_after_s=10.0)
+        for now, needed in ((0.0, 3), (6.0, 1), (10.0, 1)):
+            ticks.now = now
+            executors.request(needed)
+        assert executors.counts().observed == 3, "one has been enough for four seconds only"
+        ticks.now = 16.0
+        assert executors.keep_house().observed == 1
 
     def test_a_rate_that_swings_makes_executors_neither_start_nor_stop(self) -> None:
         scheduler, ticks = FakeScheduler(present=3), Ticks()
@@ -269,6 +375,28 @@ class TestSlotsAhead:
         outlook = {"a": self.forecast(100.0, 100.0), "b": self.forecast(100.0, 300.0)}
         assert slots_ahead(4, None, outlook, td_s=10.0, lead_s=10.0) == 8
         assert slots_ahead(4, None, {}, td_s=10.0, lead_s=10.0) == 4
+
+    @pytest.mark.parametrize(
+        ("rates", "upper", "within_s", "slots"),
+        [
+            ((100.0, 100.0, 100.0), (100.0, 110.0, 150.0), 20.0, 6),  # 3 / .75 · 1.5
+            ((100.0, 100.0, 100.0), (100.0, 110.0, 150.0), 10.0, 5),  # 4.4
+            ((100.0, 50.0, 50.0), (100.0, 60.0, 60.0), 20.0, 4),  # never fewer than now
+            ((0.0, 100.0, 100.0), (0.0, 200.0, 200.0), 20.0, 4),  # a growth from nothing says nothing
+        ],
+    )
+    def test_slots_that_may_be_wanted_soon_are_those_of_a_quantile_with_the_room_a_plan_leaves(
+        self, rates: tuple[float, ...], upper: tuple[float, ...], within_s: float, slots: int
+    ) -> None:
+        forecast = replace(self.forecast(*rates), quantiles={0.9: np.array(upper)})
+        demand = np.array([0.5, 2.5])
+        assert slots_expected(4, demand, {"in": forecast}, td_s=10.0, within_s=within_s, utilisation=0.75) == slots
+
+    def test_without_quantiles_or_forecasts_what_may_be_wanted_is_what_is_expected(self) -> None:
+        rising = {"in": self.forecast(100.0, 150.0)}
+        assert slots_expected(4, np.array([3.0]), rising, td_s=10.0, within_s=10.0, utilisation=0.75) == 6
+        assert slots_expected(4, None, rising, td_s=10.0, within_s=10.0, utilisation=0.75) == 6
+        assert slots_expected(4, None, {}, td_s=10.0, within_s=10.0) == 4
 
 
 class TestUnavailable:

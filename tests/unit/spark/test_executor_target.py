@@ -8,6 +8,7 @@ from schedulers import FakeScheduler
 
 from foretide.clock import ManualClock
 from foretide.spark.steering.executors import ExecutorManager, ExecutorSettings
+from foretide.spark.steering.executors.holdings import Holding
 from foretide.spark.workers.bypassing import ExecutorBypass
 
 
@@ -22,7 +23,7 @@ def test_a_bypass_replaces_one_of_what_the_plan_asked_for_and_not_of_what_has_co
     manager, bypass = both(scheduler, clock)
     manager.request(4)
     bypass.bypass("1", "slow")  # two of the four are still on their way
-    assert scheduler.asked == [4, 4]
+    assert scheduler.asked == [4], "to let one go does not change what Spark was asked for"
 
 
 def test_a_plan_does_not_refill_the_seat_of_a_bypassed_executor_before_its_cool_down_ends() -> None:
@@ -65,14 +66,148 @@ def test_an_executor_that_the_plan_dismissed_is_nothing_to_bypass_any_more() -> 
     assert bypass.present() == ("0", "1")
 
 
-def test_the_target_is_set_again_after_a_kill_which_lowers_sparks_own() -> None:
+def test_one_that_lingers_is_replaced_at_once_and_by_one_only() -> None:
     scheduler, clock = FakeScheduler(present=3, ignored=("decommission",)), ManualClock()
-    manager, bypass = both(scheduler, clock, kill_after_s=10.0)
-    manager.request(3)
+    _, bypass = both(scheduler, clock, kill_after_s=10.0)
     bypass.bypass("1", "slow")
-    clock.sleep_s(11.0)
+    # The cluster counts the one that lingers: three that work are four.
+    assert scheduler.asked == [4]
+    scheduler.come(4)
+    clock.sleep_s(1.0)
     bypass.present()
-    assert scheduler.calls[-2:] == [("kill", "1"), ("request", 3)]
+    assert scheduler.asked == [4, 3], "nothing is started when the one that lingers has gone"
+    clock.sleep_s(10.0)
+    bypass.present()
+    assert scheduler.told == [("decommission", "1"), ("kill", "1")]
+    assert scheduler.asked == [4, 3]
+
+
+def test_a_master_that_starts_executors_at_once_is_asked_for_one_more_for_a_moment_only() -> None:
+    scheduler, clock = FakeScheduler(present=3, ignored=("decommission",)), ManualClock()
+    scheduler.starts_at_once, scheduler.busy = True, {"1"}
+    _, bypass = both(scheduler, clock)
+    bypass.bypass("1", "slow")
+    assert scheduler.asked == [4, 3]
+    clock.sleep_s(1.0)
+    bypass.present()
+    assert scheduler.asked == [4, 3], "the one that was started is on its way"
+
+
+class TestWhereSparkDoesNotDecommission:
+    """An executor that is told to go would ignore it: it gets no tasks, and is killed when nobody needs it."""
+
+    def scene(self, **more: Any) -> tuple[FakeScheduler, ManualClock, ExecutorManager]:
+        scheduler, clock = FakeScheduler(present=2, kills=True, **more), ManualClock()
+        return scheduler, clock, both(scheduler, clock)[0]
+
+    def test_one_that_does_nothing_goes_with_the_next_look(self) -> None:
+        scheduler, clock, manager = self.scene()
+        counts = manager.request(1)
+        assert (counts.observed, counts.leaving) == (1, 1)
+        clock.sleep_s(1.0)
+        counts = manager.keep_house()
+        # Spark's target is lowered first, so that nothing is started in its place.
+        assert scheduler.calls == [("request", 1), ("decommission", "1"), ("kill", "1")]
+        assert (counts.observed, counts.leaving) == (1, 0)
+
+    def test_a_job_that_spark_lists_a_moment_later_counts(self) -> None:
+        scheduler, clock, manager = self.scene()
+        manager.request(1)
+        scheduler.running = {7}
+        clock.sleep_s(0.5)
+        manager.keep_house()
+        clock.sleep_s(1.0)
+        assert manager.keep_house().leaving == 1
+
+    def test_its_tasks_end_first_and_the_jobs_that_may_want_what_it_computed(self) -> None:
+        scheduler, clock, manager = self.scene()
+        scheduler.busy, scheduler.running = {"1"}, {7}
+        assert manager.request(1).leaving == 1
+        scheduler.busy = set()
+        clock.sleep_s(1.0)
+        assert manager.keep_house().leaving == 1, "job 7 may still read its shuffle files"
+        scheduler.running = {8}
+        clock.sleep_s(1.0)
+        assert manager.keep_house().leaving == 0
+        assert scheduler.told == [("decommission", "1"), ("kill", "1")]
+
+    def test_one_that_stays_busy_is_killed_in_the_end(self) -> None:
+        scheduler, clock, manager = self.scene()
+        scheduler.busy, scheduler.running = {"1"}, {7}
+        manager.request(1)
+        clock.sleep_s(30.0)
+        assert manager.keep_house().leaving == 1
+        clock.sleep_s(1.0)
+        assert manager.keep_house().leaving == 0
+
+    def test_one_that_is_wanted_again_is_replaced_while_it_lingers(self) -> None:
+        scheduler, clock, manager = self.scene()
+        scheduler.busy, scheduler.running = {"1"}, {7}
+        manager.request(1)
+        counts = manager.request(2)
+        assert scheduler.asked == [1, 3], "one works, one lingers, one is to come"
+        assert (counts.requested, counts.observed, counts.leaving) == (2, 1, 1)
+        scheduler.come(3)
+        clock.sleep_s(1.0)
+        assert manager.keep_house().observed == 2
+        assert scheduler.asked == [1, 3, 2]
+
+    def test_one_that_was_killed_holds_no_seat(self) -> None:
+        scheduler, clock, manager = self.scene(ignored=("kill",))
+        manager.request(1)
+        clock.sleep_s(1.0)
+        manager.keep_house()
+        assert manager.request(2).leaving == 1, "Spark still lists it"
+        assert scheduler.asked == [1, 2]
+
+
+def test_one_that_moves_its_blocks_may_take_its_time_unless_another_needs_its_cores() -> None:
+    scheduler, clock = FakeScheduler(present=2, ignored=("decommission",)), ManualClock()
+    manager, _ = both(scheduler, clock)
+    manager.request(1)
+    scheduler.running = {7}
+    clock.sleep_s(5.0)
+    assert manager.keep_house().leaving == 1
+    scheduler.busy = {"1"}
+    assert manager.request(2).leaving == 1, "it still runs a task"
+    scheduler.busy = set()
+    clock.sleep_s(1.0)
+    assert manager.keep_house().leaving == 0
+    assert scheduler.told == [("decommission", "1"), ("kill", "1")]
+
+
+def test_those_that_hold_least_go() -> None:
+    scheduler, clock = FakeScheduler(present=4), ManualClock()
+    scheduler.held = {"0": Holding(state=8), "1": Holding(tasks=1), "2": Holding(blocks=3), "3": Holding(state=9)}
+    manager, _ = both(scheduler, clock)
+    manager.request(2)
+    assert scheduler.told == [("decommission", "1", "0")]
+
+
+def test_an_executor_that_was_lost_is_asked_for_again_without_a_plan() -> None:
+    scheduler, clock = FakeScheduler(present=1), ManualClock()
+    manager, _ = both(scheduler, clock)
+    manager.request(3)
+    scheduler.come(3)
+    clock.sleep_s(20.0)
+    manager.keep_house()
+    assert scheduler.asked == [3]
+    scheduler.leave("1")
+    manager.keep_house()
+    assert scheduler.asked == [3, 3]
+    clock.sleep_s(9.0)
+    manager.keep_house()
+    assert scheduler.asked == [3, 3], "not more often than every ten seconds"
+
+
+def test_executors_that_nobody_asked_for_are_released_as_well() -> None:
+    scheduler, clock = FakeScheduler(present=1), ManualClock()
+    manager, _ = both(scheduler, clock)
+    manager.request(1)
+    scheduler.come(4)  # a master of Spark's own gives all it has to who asks for nothing
+    counts = manager.keep_house()
+    assert scheduler.calls == [("request", 1), ("decommission", "3", "2", "1")]
+    assert (counts.requested, counts.observed) == (1, 1)
 
 
 def test_never_replaced_means_one_fewer_for_good() -> None:

@@ -79,7 +79,8 @@ def attach(
     for query in spark.streams.active:
         listener.expect(query)
     if refused:
-        attachment.events.emit(Event(time.time(), "executors.unavailable", refused, "warning"))
+        attachment.tell(Event(time.time(), "executors.unavailable", refused, "warning"))
+    attachment.check_session()
     attachment.start()
     return attachment
 

@@ -6,6 +6,7 @@ import atexit
 import logging
 import threading
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any, ClassVar
 
 from foretide.background import Background
@@ -24,6 +25,7 @@ from foretide.spark.attached.query import AttachedQuery, operator_name
 from foretide.spark.attached.recording import Recording
 from foretide.spark.attached.settings import AttachSettings
 from foretide.spark.steering.executors import ExecutorCounts, ExecutorManager, Scheduler
+from foretide.spark.steering.executors.housekeeping import Housekeeper
 
 __all__ = ["Attachment"]
 
@@ -80,7 +82,8 @@ class Attachment(Background):
         self._heard = FanOut(self.events, *([events] if events is not None else []))
         self._listener, self._gone, self._detach = listener, gone, [detach]
         self._clock = clock or SystemClock()
-        manager = None if scheduler is None else ExecutorManager(scheduler, settings.executors)
+        manager = None if scheduler is None else ExecutorManager(scheduler, settings.executors, events=self._heard)
+        self._housekeeper = None if manager is None else Housekeeper(manager, self._heard)
         steering = Steering(settings=settings.steered_by, signal=signal)
         name = operator_name(application, "attached")
         placeholder = stand_in(name, [AttachedQuery("", "query")], settings.executors)
@@ -133,8 +136,18 @@ class Attachment(Background):
         spark.streams.addListener(self._listener)
         self._detach.append(lambda: spark.streams.removeListener(self._listener))
 
+    def check_session(self) -> None:
+        """Tell what Spark's settings keep from executors that come and go."""
+        for event in () if self._around.manager is None else self._around.manager.check_session():
+            self.tell(event)
+
+    def tell(self, event: Event) -> None:
+        """Tell all who listen of something that happened, and the log."""
+        _LOG.log(logging.WARNING if event.severity == "warning" else logging.INFO, "%s", event.message)
+        (self._heard.emit if self._chapter is None else self._chapter.tell)(event)
+
     def counts(self) -> ExecutorCounts:
-        """Return the executors planned, requested and observed; where none can be had, what is advised."""
+        """Return the executors planned, requested, observed and leaving; where none can be had, what is advised."""
         manager = self._around.manager
         if manager is not None:
             return manager.counts()
@@ -143,8 +156,10 @@ class Attachment(Background):
         return ExecutorCounts(planned, 0, 1)
 
     def start(self) -> None:
-        """Begin to follow, and to load what decisions need."""
+        """Begin to follow, to keep house among the executors, and to load what decisions need."""
         self._around.rehearsal.start()
+        if self._housekeeper is not None:
+            self._housekeeper.start()
         atexit.register(self.stop)
         super().start()
 
@@ -196,9 +211,8 @@ class Attachment(Background):
             return
         counts = manager.counts()
         if counts != self._last_counts:
-            data = {name: getattr(counts, name) for name in ("planned", "requested", "observed")}
-            words = ", ".join(f"{name} {count}" for name, count in data.items())
-            chapter.tell(self._event("executors.changed", words, data={**data, "lead_s": manager.lead_s}))
+            data = {**asdict(counts), "lead_s": manager.lead_s}
+            chapter.tell(self._event("executors.changed", str(counts), data=data))
         self._last_counts = counts
 
     def _run(self) -> None:
@@ -225,6 +239,8 @@ class Attachment(Background):
 
     def _let_go(self, timeout_s: float) -> None:
         atexit.unregister(self.stop)
+        if self._housekeeper is not None:
+            self._housekeeper.stop(timeout_s)
         while self._detach:
             try:
                 self._detach.pop()()

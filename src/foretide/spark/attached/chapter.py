@@ -31,6 +31,7 @@ from foretide.spark.attached.query import AttachedQuery
 from foretide.spark.attached.recording import Recording
 from foretide.spark.attached.settings import AttachSettings
 from foretide.spark.steering.executors import ExecutorManager
+from foretide.spark.steering.executors.demand import slots_expected
 from foretide.spark.steering.monitor import Sample
 from foretide.spark.steering.sampling import SampleLog
 from foretide.spark.steering.scoring import kept_promise, score_samples
@@ -117,7 +118,8 @@ class Chapter(Background):
         self._finished = False
         self.loop = self._make_loop()
         past = around.recording.store if before is None else None
-        self.memory = Memory(self.topology, past, self.recorder, self._events, around.clock.now_s)
+        others = {} if around.manager is None else {around.manager.memory_name: around.manager.lead}
+        self.memory = Memory(self.topology, past, self.recorder, self._events, around.clock.now_s, others)
         self.memory.resume(self.loop)
         if before is not None:
             self._take_over(before)
@@ -135,7 +137,7 @@ class Chapter(Background):
             on_decision=self._keep,
             stages=pool_of(self.queries, around.settings.executors),
             ready=around.rehearsal.ready,
-            look_ahead_s=lambda: 0.0 if manager is None else self._lead_s() + loop.td_s,
+            look_ahead_s=lambda: 0.0 if manager is None else max(self._lead_s(), manager.horizon_s) + loop.td_s,
             signal=steering.make_signal(self.topology, self._events),
         )
         return ControlLoop(self.topology, parts, loop)
@@ -200,18 +202,31 @@ class Chapter(Background):
         manager = self.around.manager
         if manager is None:
             raise ActuatorError(self.around.refused)
-        requested = manager.request(int(plan.replicas.sum())).requested
+        requested = manager.request(int(plan.replicas.sum()), self._expected(plan)).requested
         weight = np.maximum(plan.replicas, 1e-9) if plan.demand is None else np.asarray(plan.demand)
         return pool_of(self.queries, self.around.settings.executors).parts([max(1, requested)], weight)
+
+    def _expected(self, plan: Plan) -> int:
+        """Return how many executors may be needed until a stop and a start have paid."""
+        assert self.around.manager is not None
+        steered = self.around.steering.settings
+        return slots_expected(
+            int(plan.replicas.sum()),
+            plan.demand,
+            self.loop.outlook,
+            steered.loop.td_s,
+            self.around.manager.horizon_s,
+            steered.guards.utilisation_target or (1.0 if find_planner(steered.planner).by_stage else _UTILISATION),
+        )
 
     def _keep(self, decision: Decision) -> None:
         self.decisions.append(decision)
         note_plan(self.opening, decision, self.around.clock.now_s())
-        action, manager = decision.action, self.around.manager
-        if manager is not None and action is not None and action.status == "unchanged":
-            # A plan that stays is asked for again, which lets go of what has been too much for long enough.
+        plan, action, manager = decision.plan, decision.action, self.around.manager
+        if manager is not None and plan is not None and action is not None and action.status == "unchanged":
+            # The plan stays, and what is expected may have changed.
             try:
-                manager.request(int(action.planned.sum()))
+                manager.request(int(action.planned.sum()), self._expected(plan))
             except ActuatorError as error:
                 self._events.emit(Event(decision.at_s, "executors.refused", str(error), "warning"))
         self.memory.cycle(self.loop)

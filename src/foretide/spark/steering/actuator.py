@@ -86,12 +86,15 @@ class SparkActuator:
         except (ConfigError, OSError) as error:
             raise ActuatorError(f"edge '{start} -> {end}': the split ratio was not changed: {error}") from error
 
-    def request_executors(self, slots: int) -> None:
-        """See to executors for so many slots; why they could not be had is in `executors_refused`."""
+    def request_executors(self, slots: int, expected: int | None = None) -> None:
+        """See to executors for so many slots; why they could not be had is in `executors_refused`.
+
+        `expected` slots may be needed soon: those that carry them are kept for longer.
+        """
         self.executors_refused = ""
         if self._executors is None:
             return
         try:
-            self._executors.request_slots(slots)
+            self._executors.request_slots(slots, expected)
         except ActuatorError as error:
             self.executors_refused = str(error)

@@ -11,7 +11,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any, ClassVar, Protocol
 
 from foretide.background import Background
@@ -32,7 +32,8 @@ from foretide.spark.driver.running_topology import RunningTopology
 from foretide.spark.settings import EngineSettings
 from foretide.spark.steering.actuator import Changeable, SparkActuator
 from foretide.spark.steering.executors import ExecutorCounts, ExecutorManager, ExecutorSettings, open_scheduler
-from foretide.spark.steering.executors.demand import slots_ahead
+from foretide.spark.steering.executors.demand import slots_ahead, slots_expected
+from foretide.spark.steering.executors.housekeeping import Housekeeper
 from foretide.spark.steering.monitor import Observed, Sample, SparkMonitor
 from foretide.spark.steering.sampling import Sampler, SampleRecorder
 from foretide.spark.steering.waking import grown_backlog, promise_at_risk
@@ -108,6 +109,8 @@ def steer(
     bounds = given.scaled_executors
     executors = None if bounds is None else manage_executors(running.spark, bounds)
     controller = Controller(running, given, recorder=recorder, executors=executors, beginning=Beginning(past=past))
+    for event in () if executors is None else executors.check_session():
+        controller.tell(event)
     controller.start()
     return controller
 
@@ -166,6 +169,7 @@ class Controller(Background):
             ticks=ticks,
         )
         self.actuator = SparkActuator(running, executors)
+        self._housekeeper = None if executors is None else Housekeeper(executors, self._events)
         #: The records of the latest cycles, oldest first.
         self.decisions: deque[Decision] = deque(maxlen=_KEPT_DECISIONS)
         self._drift = DriftWatch(dict(steering.execution_s), self._events)
@@ -174,7 +178,8 @@ class Controller(Background):
         given = beginning or Beginning()
         self.rehearsal = given.rehearsal or Rehearsal(running.topology, steering)
         self.loop = self._make_loop(running, given.guarded(steering.make_planner()))
-        self.memory = Memory(running.topology, given.past, recorder, self._events, self._clock.now_s)
+        others = {} if executors is None else {executors.memory_name: executors.lead}
+        self.memory = Memory(running.topology, given.past, recorder, self._events, self._clock.now_s, others)
         self.memory.resume(self.loop)
 
     def _make_loop(self, running: Steerable, planner: Planner | Guarded) -> ControlLoop:
@@ -206,6 +211,8 @@ class Controller(Background):
         """Begin to sample and to decide."""
         self.rehearsal.start()
         self.sampler.start()
+        if self._housekeeper is not None:
+            self._housekeeper.start()
         super().start()
 
     def _run(self) -> None:
@@ -216,6 +223,8 @@ class Controller(Background):
         super().stop(timeout_s)
         self.memory.keep(self.loop)
         self.sampler.stop(timeout_s)
+        if self._housekeeper is not None:
+            self._housekeeper.stop(timeout_s)
 
     @property
     def monitor(self) -> SparkMonitor:
@@ -254,7 +263,7 @@ class Controller(Background):
         return None if self.executors is None else self.executors.counts()
 
     def _look(self, sample: Sample) -> None:
-        """See which executors have come, and decide at once where a backlog grows or a promise is about to break."""
+        """Decide at once where a backlog grows or a promise is about to break."""
         last, settings = self.loop.last_decision, self.steering.settings
         backlog_s, promise, reason = settings.loop.wake_backlog_s, settings.promise, ""
         if last is not None and last.window is not None:
@@ -264,12 +273,10 @@ class Controller(Background):
                 reason = promise_at_risk(sample.measurement, last.window, promise)
         if reason:
             self.loop.wake(reason)
-        if self.executors is not None:
-            self.executors.observe()
 
     def _look_ahead_s(self) -> float:
-        """Return how far ahead executors are planned: until one comes that is asked for now, and the interval after."""
-        return 0.0 if self.executors is None else self.executors.lead_s + self.steering.settings.loop.td_s
+        """Return how far ahead executors are planned, and the interval after."""
+        return 0.0 if self.executors is None else self.executors.horizon_s + self.steering.settings.loop.td_s
 
     def _keep(self, decision: Decision) -> None:
         self.decisions.append(decision)
@@ -287,9 +294,11 @@ class Controller(Background):
         plan, action = decision.plan, decision.action
         if self.executors is None or plan is None or action is None or action.status not in ("applied", "unchanged"):
             return
-        td_s, slots = self.steering.settings.loop.td_s, int(action.requested.sum())
-        self._slots_ahead = slots_ahead(slots, plan.demand, self.loop.outlook, td_s, self.executors.lead_s)
-        self.actuator.request_executors(self._slots_ahead)
+        td_s, slots, outlook = self.steering.settings.loop.td_s, int(action.requested.sum()), self.loop.outlook
+        self._slots_ahead = slots_ahead(slots, plan.demand, outlook, td_s, self.executors.lead_s)
+        busy = self.steering.settings.guards.utilisation_target or 1.0
+        expected = slots_expected(slots, plan.demand, outlook, td_s, self.executors.horizon_s, busy)
+        self.actuator.request_executors(self._slots_ahead, expected)
 
     def _report_executors(self) -> None:
         """Tell of executors that were refused, and of every change of their numbers."""
@@ -305,14 +314,9 @@ class Controller(Background):
             _LOG.warning("executors could not be counted: %s", error)
             return
         if counts != self._last_counts:
-            words = f"planned {counts.planned}, requested {counts.requested}, observed {counts.observed}"
-            words += f"; {self._slots_ahead} slots are needed within {self.executors.lead_s:.0f} s, the lead time"
-            data: dict[str, float] = {
-                "planned": counts.planned,
-                "requested": counts.requested,
-                "observed": counts.observed,
-            }
-            data |= {"slots_ahead": self._slots_ahead, "lead_s": self.executors.lead_s}
+            lead_s = self.executors.lead_s
+            words = f"{counts}; {self._slots_ahead} slots are needed within {lead_s:.0f} s, the lead time"
+            data = {**asdict(counts), "slots_ahead": self._slots_ahead, "lead_s": lead_s}
             self._emit("executors.changed", words, data=data)
         self._last_counts = counts
 

@@ -53,7 +53,7 @@ class ExecutorBypass:
 
     def present(self) -> tuple[str, ...]:
         """Return the executors that get tasks and the seats of those bypassed; end those that were to go long ago."""
-        self._target.end_late(self._ticks())
+        self._target.keep_house(self._ticks())
         return (*self._target.working(), *sorted(self._seats))
 
     def bypass(self, worker: str, reason: str) -> None:
@@ -65,18 +65,17 @@ class ExecutorBypass:
             if len(working) < 2:
                 raise ActuatorError(f"executor {worker}: expected other executors to take over, got none; it stays")
             self._target.keep()
-            self._target.dismiss([worker], self._ticks(), self._kill_after_s)
             if self._replacement != "at once":
-                self._target.vacate(worker)
+                self._target.vacate(worker, self._ticks())
             if self._replacement == "after cool-down":
                 self._seats.add(worker)
-            self._target.request()
+            self._target.dismiss([worker], self._ticks(), self._kill_after_s)
 
     def readmit(self, worker: str) -> None:
         """Ask for another executor in place of one that was bypassed, where none was yet."""
         if worker in self._seats:
             self._seats.discard(worker)
-            self._target.refill(worker)
+            self._target.refill(worker, self._ticks())
 
 
 class SplitBypass:

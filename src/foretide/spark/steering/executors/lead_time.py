@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -35,6 +36,9 @@ class LeadTime:
     40.0
     """
 
+    #: The version of what `learnt` returns.
+    knowledge_version: ClassVar[int] = 1
+
     def __init__(self, guess_s: float) -> None:
         self._guess_s = guess_s
         self._known: frozenset[str] | None = None
@@ -61,8 +65,32 @@ class LeadTime:
             self._asked_at_s.popleft()
             self._given_up += 1
 
+    @property
+    def usual_s(self) -> float:
+        """What most executors took."""
+        return float(np.quantile(self._took_s, _LEVEL)) if self._took_s else self._guess_s
+
+    def awaited_s(self, now_s: float) -> float:
+        """Return for how long an executor has been awaited."""
+        return now_s - self._asked_at_s[0] if self._asked_at_s else 0.0
+
     def seconds(self, now_s: float) -> float:
         """Return the lead time: what most executors took, and no less than one has been awaited already."""
-        learnt_s = float(np.quantile(self._took_s, _LEVEL)) if self._took_s else self._guess_s
-        awaited_s = now_s - self._asked_at_s[0] if self._asked_at_s else 0.0
-        return min(LONGEST_LEAD_S, max(learnt_s, awaited_s))
+        return min(LONGEST_LEAD_S, max(self.usual_s, self.awaited_s(now_s)))
+
+    def learnt(self) -> dict[str, Any] | None:
+        """Return what was learnt, None before the first executor has come."""
+        return {"took_s": [round(took_s, 3) for took_s in self._took_s]} if self._took_s else None
+
+    def resume(self, knowledge: Mapping[str, Any]) -> None:
+        """Go on from what was learnt in an earlier run on the same cluster.
+
+        Raises
+        ------
+        ValueError
+            When it is something else.
+        """
+        took_s = [float(value) for value in knowledge["took_s"]]
+        if not all(0 <= value <= LONGEST_LEAD_S for value in took_s):
+            raise ValueError(f"lead times: expected 0 to {LONGEST_LEAD_S:g} s, got {took_s[:5]}")
+        self._took_s.extendleft(reversed(took_s[-_REMEMBERED:][: _REMEMBERED - len(self._took_s)]))

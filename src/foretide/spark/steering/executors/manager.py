@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from foretide.control.settings import ExecutorSettings
 from foretide.errors import ConfigError
+from foretide.events import Event, EventSink, Severity
+from foretide.spark.steering.executors.holdings import Holding, dispensable
 from foretide.spark.steering.executors.lead_time import LeadTime
+from foretide.spark.steering.executors.needs import Needs
 from foretide.spark.steering.executors.scheduler import Scheduler
+from foretide.spark.steering.executors.session_check import check_session
 from foretide.spark.steering.executors.target import ExecutorTarget
 
 __all__ = ["ExecutorCounts", "ExecutorManager", "ExecutorSettings"]
+
+_LOG = logging.getLogger(__name__)
+# How far a forecast is trusted, between 0 (not at all) and 1; see `ExecutorManager`.
+_TRUST = 0.5
+# Executors that have not come after so many lead times, and so many seconds, are told of.
+_LATE_TIMES, _LATE_S = 3.0, 60.0
 
 
 @dataclass(frozen=True)
@@ -25,22 +37,34 @@ class ExecutorCounts:
     planned : int
         What the slots of the plan need, within the bounds.
     requested : int
-        What Spark was last asked for.
+        How many are to get tasks, as Spark was last asked.
     observed : int
         What runs and may get tasks.
+    leaving : int
+        What runs, gets no more tasks, and is on its way out.
     """
 
     planned: int
     requested: int
     observed: int
+    leaving: int = 0
+
+    def __str__(self) -> str:
+        leaving = f", {self.leaving} leaving" if self.leaving else ""
+        return f"planned {self.planned}, requested {self.requested}, observed {self.observed}{leaving}"
 
 
 class ExecutorManager:
-    """Keeps the executors of an application at what the plan needs.
+    r"""Keeps the executors of an application at what the plan needs.
 
-    More are asked for at once. Fewer only after they were enough for as long as a stop and a start cost: the youngest
-    are decommissioned, which lets their tasks end; one that stays is killed. A request that Spark does not hear is made
-    again with the next plan.
+    More are asked for at once. Fewer are a matter of time: a stop and a start cost as much as an executor does in
+    :math:`b` seconds. Who keeps one for b seconds after it was last needed and then releases it never pays more than
+    twice what was needed, whatever comes: the rule for renting skis. Where a forecast says how many may be needed
+    within the next b seconds, executors beyond that go after :math:`\beta b`, and the others after
+    :math:`b / \beta` [Purohit2018]_, with :math:`\beta = 1/2`: one and a half times what was needed where the forecast
+    is right, three times at most where it is wrong.
+
+    Those that are missed least go, by what they hold. A request that Spark does not hear is made again.
 
     Parameters
     ----------
@@ -50,6 +74,8 @@ class ExecutorManager:
         Bounds and patience.
     ticks : callable
         A clock that never jumps, in seconds.
+    events : EventSink, optional
+        Hears of executors that do not come.
     """
 
     def __init__(
@@ -57,19 +83,45 @@ class ExecutorManager:
         scheduler: Scheduler,
         settings: ExecutorSettings | None = None,
         ticks: Callable[[], float] = time.monotonic,
+        events: EventSink | None = None,
     ) -> None:
         self.settings = settings or ExecutorSettings()
-        self._target, self._ticks = ExecutorTarget.of(scheduler), ticks
-        self._cores = self.settings.cores or scheduler.cores
+        self._scheduler, self._ticks, self._events = scheduler, ticks, events
+        self._target = ExecutorTarget.of(scheduler)
         self._planned = self._asked = max(self.settings.minimum, len(self._target.working()))
-        self._enough_since: float | None = None
-        self._lead = LeadTime(self.settings.lead_s)
+        self._expected: int | None = None
+        # Empty before the first plan: what an application has by itself is nobody's business until then.
+        self._needs = Needs()
+        self._missed = False
+        #: How long executors take to come.
+        self.lead = LeadTime(self.settings.lead_s)
         self.observe()
+
+    @property
+    def cluster(self) -> str:
+        """Where executors come from, by name."""
+        return self._scheduler.cluster
+
+    @property
+    def memory_name(self) -> str:
+        """What the lead time of this cluster's executors is called where it is kept for later runs."""
+        return f"executors of {self.cluster}"
 
     @property
     def lead_s(self) -> float:
         """Seconds from a request until an executor gets tasks: learnt, and at first what the settings say."""
-        return self._lead.seconds(self._ticks())
+        return self.lead.seconds(self._ticks())
+
+    @property
+    def price_s(self) -> float:
+        """Executor-seconds that a stop and a start cost."""
+        start_s = self.lead_s if self.settings.start_price_s is None else self.settings.start_price_s
+        return start_s + self.settings.stop_price_s
+
+    @property
+    def horizon_s(self) -> float:
+        """How far ahead one has to see: until an executor comes, and until a stop and a start have paid."""
+        return max(self.lead_s, self.price_s)
 
     def observe(self) -> int:
         """Look which executors have come, and learn how long they took; return how many work.
@@ -81,11 +133,11 @@ class ExecutorManager:
         """
         with self._target.lock:
             working = self._target.working()
-            self._lead.see(working, self._ticks())
+            self.lead.see(working, self._ticks())
             return len(working)
 
-    def request_slots(self, slots: int) -> ExecutorCounts:
-        """See to executors for so many task slots.
+    def request_slots(self, slots: int, expected: int | None = None) -> ExecutorCounts:
+        """See to executors for so many task slots; `expected` slots may be needed soon.
 
         Raises
         ------
@@ -94,7 +146,8 @@ class ExecutorManager:
         ActuatorError
             When Spark does not hear the request.
         """
-        return self.request(math.ceil(slots / self.check_cores()))
+        cores = self.check_cores()
+        return self.request(math.ceil(slots / cores), None if expected is None else math.ceil(expected / cores))
 
     def check_cores(self) -> int:
         """Return the task slots of an executor.
@@ -102,63 +155,126 @@ class ExecutorManager:
         Raises
         ------
         ConfigError
-            When neither Spark's settings nor ours tell.
+            When neither Spark's settings nor ours tell, and none runs yet.
         """
-        if self._cores < 1:
+        cores = self.settings.cores or self._scheduler.cores
+        if cores < 1:
             raise ConfigError(
                 "executors.cores",
                 expected="the task slots of an executor",
                 got="none",
                 remedy="set spark.executor.cores, or cores of the executors",
             )
-        return self._cores
+        return cores
 
-    def request(self, executors: int) -> ExecutorCounts:
-        """See to so many executors, within the bounds."""
+    def check_session(self) -> list[Event]:
+        """Return what Spark's settings keep from executors that come and go, see `check_session`."""
+        scheduler, cores = self._scheduler, self.settings.cores or self._scheduler.cores
+        return check_session(scheduler.conf, scheduler.cluster, cores, self.settings, time.time())
+
+    def request(self, executors: int, expected: int | None = None) -> ExecutorCounts:
+        """See to so many executors, within the bounds.
+
+        Parameters
+        ----------
+        executors : int
+            What is needed.
+        expected : int, optional
+            The most that may be needed until a stop and a start have paid, as a forecast says; nobody knows if None.
+
+        Raises
+        ------
+        ActuatorError
+            When Spark does not tell, or does not hear the request.
+        """
         with self._target.lock:
-            self._planned = min(max(executors, self.settings.minimum), self.settings.maximum)
-            self._target.end_late(self._ticks())
-            self.observe()
-            if self._planned >= self._asked:
-                self._enough_since = None
-                self._grow()
-            elif self._surplus_has_lasted():
-                self._shrink()
+            self._planned = self._bounded(executors)
+            self._expected = None if expected is None else self._bounded(max(executors, expected))
+            self._needs.add(self._ticks(), self._planned)
+            return self.keep_house()
+
+    def keep_house(self) -> ExecutorCounts:
+        """See to executors that come, leave, are late or are missing, and release those nobody needs any more.
+
+        To be called every second or so, whether there is another plan or not; `Housekeeper` does.
+
+        Raises
+        ------
+        ActuatorError
+            When Spark does not tell, or does not hear.
+        """
+        with self._target.lock:
+            now_s = self._ticks()
+            self._target.keep_house(now_s)
+            present = self.observe() + len(self._target.vacant)
+            if self._needs and (self._planned > self._asked or self._planned > present):
+                self._grow(now_s)
+            elif self._needs and (enough := self._enough(now_s)) < max(self._asked, present):
+                self._shrink(enough, now_s)
             counts = self.counts()
-            self._lead.expect(counts.requested - counts.observed, self._ticks())
+            if self._needs:
+                self.lead.expect(counts.requested - counts.observed, now_s)
+                self._tell_of_missing(counts, now_s)
             return counts
 
     def counts(self) -> ExecutorCounts:
-        """Return how many are planned, requested and observed."""
+        """Return how many are planned, requested, observed and leaving."""
         requested = max(1, self._asked - len(self._target.vacant))
-        return ExecutorCounts(self._planned, requested, len(self._target.working()))
+        return ExecutorCounts(self._planned, requested, len(self._target.working()), len(self._target.leaving()))
 
-    def _grow(self) -> None:
-        # Requested again while some are missing, which replaces a lost executor and repeats a request that was dropped.
-        missing = self._planned - len(self._target.vacant) - len(self._target.working())
-        if self._planned > self._asked or missing > 0:
-            self._target.plan(self._planned)
+    def _bounded(self, executors: int) -> int:
+        return min(max(executors, self.settings.minimum), self.settings.maximum)
+
+    def _grow(self, now_s: float) -> None:
+        if self._planned != self._asked or self._target.planned != self._planned:
+            self._target.plan(self._planned, now_s)
             self._asked = self._planned
 
-    def _surplus_has_lasted(self) -> bool:
-        """Return whether fewer executors have been enough for as long as it is worth to keep one.
+    def _enough(self, now_s: float) -> float:
+        """Return how many executors are enough, as the needs of late and the forecast say."""
+        price_s, patience_s = self.price_s, self.settings.release_after_s
+        if self._expected is None:
+            return self._needs.most(now_s, max(patience_s, price_s))
+        trusting = max(self._needs.most(now_s, max(patience_s, _TRUST * price_s)), self._expected)
+        return min(trusting, self._needs.most(now_s, max(patience_s, price_s) / _TRUST))
 
-        An executor that is kept until it is needed again saves a stop and a start. Who keeps it until that has cost as
-        much as these never pays more than twice what was needed, whatever comes: the rule for renting skis.
-        """
-        now_s = self._ticks()
-        self._enough_since = now_s if self._enough_since is None else self._enough_since
-        start_s = self.lead_s if self.settings.start_price_s is None else self.settings.start_price_s
-        wait_s = max(self.settings.release_after_s, start_s + self.settings.stop_price_s)
-        return now_s - self._enough_since >= wait_s
-
-    def _shrink(self) -> None:
+    def _shrink(self, executors: float, now_s: float) -> None:
+        enough = int(executors)
         working = self._target.working()
-        extra = len(working) + len(self._target.vacant) - self._planned
-        # The youngest go: the oldest hold most of what is cached.
-        going = working[::-1][: max(0, min(extra, len(working) - 1))]
-        self._target.plan(self._planned)
-        self._asked, self._enough_since = self._planned, None
+        extra = min(len(working) + len(self._target.vacant) - enough, len(working) - 1)
+        going = dispensable(working, self._holdings(), extra) if extra > 0 else ()
+        self._target.plan(enough, now_s)
+        self._asked = enough
         if going:
-            self._target.dismiss(going, self._ticks(), self.settings.kill_after_s)
-            self._target.request()  # to let executors go lowers Spark's own target
+            self._target.dismiss(going, now_s, self.settings.kill_after_s)
+
+    def _holdings(self) -> Mapping[str, Holding]:
+        try:
+            return self._scheduler.holdings()
+        except Exception:
+            _LOG.debug("nobody says what executors hold; the youngest go", exc_info=True)
+            return {}
+
+    def _tell_of_missing(self, counts: ExecutorCounts, now_s: float) -> None:
+        """Tell once of executors that do not come, and once that they have."""
+        awaited_s = self.lead.awaited_s(now_s)
+        missing = counts.requested - counts.observed
+        if missing <= 0 and self._missed:
+            self._missed = False
+            self._tell("executors.came", f"all {counts.requested} executors are there")
+        elif not self._missed and awaited_s > max(_LATE_S, _LATE_TIMES * self.lead.usual_s):
+            self._missed = True
+            self._tell(
+                "executors.missing",
+                f"expected {counts.requested} executors, got {counts.observed} after {awaited_s:.0f} s; the job goes "
+                f"on with these. Has {self.cluster} free cores and memory for more, and do quota and spark.cores.max "
+                "allow them?",
+                "warning",
+                {"requested": counts.requested, "observed": counts.observed},
+            )
+
+    def _tell(
+        self, kind: str, message: str, severity: Severity = "info", data: Mapping[str, Any] | None = None
+    ) -> None:
+        if self._events is not None:
+            self._events.emit(Event(time.time(), kind, message, severity, dict(data or {})))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from foretide.errors import ActuatorError
@@ -18,13 +19,36 @@ _LOG = logging.getLogger(__name__)
 _FINDING = threading.Lock()
 # The scheduler itself carries its target, so that both live as long as its application.
 _ATTRIBUTE = "_foretide_target"
+# While executors are missing, a request is repeated as often as this: Spark may have lost one, or the request.
+_REPEAT_S = 10.0
+# By then Spark's list of jobs has those that had begun when an executor was told to go.
+_SETTLED_S = 1.0
+
+
+@dataclass
+class _Leaving:
+    """An executor on its way out.
+
+    `jobs` ran when it was told to go: they may still want what it has computed. `killed` ones hold no seat any more.
+    """
+
+    told_s: float
+    kill_at_s: float
+    given_s: float
+    jobs: frozenset[int] = frozenset()
+    killed: bool = False
 
 
 class ExecutorTarget:
     """Spark's target, and the executors on their way out, shared by all that change them.
 
     A plan says how many executors there are to be. Who bypasses one dismisses it, and may keep its seat empty. Spark is
-    asked for the plan less the empty seats.
+    asked for the plan less the empty seats; and for one more in place of each that is on its way out while another is
+    wanted already, since the cluster counts it until it has gone.
+
+    One that is dismissed gets no more tasks. Where Spark decommissions executors, it goes when it has finished and its
+    blocks have moved. Elsewhere, and where another is missing that may need its cores, it is killed once it is idle and
+    the jobs have ended that may want what it computed. One that is still there after a while is killed in any case.
 
     Parameters
     ----------
@@ -37,8 +61,9 @@ class ExecutorTarget:
         self.lock = threading.RLock()
         self._planned: int | None = None
         self._vacant: set[str] = set()
-        #: By executor on its way out: when it is killed if it is still there, and how long it has been given.
-        self._leaving: dict[str, tuple[float, float]] = {}
+        self._leaving: dict[str, _Leaving] = {}
+        # What Spark was asked for last, and when.
+        self._asked, self._asked_at_s = 0, 0.0
 
     @classmethod
     def of(cls, scheduler: Scheduler) -> ExecutorTarget:
@@ -51,13 +76,18 @@ class ExecutorTarget:
             return found
 
     @property
+    def planned(self) -> int | None:
+        """How many executors there are to be, empty seats included; None where nobody has said."""
+        return self._planned
+
+    @property
     def vacant(self) -> frozenset[str]:
         """The bypassed executors whose seats are kept empty."""
         return frozenset(self._vacant)
 
     @property
     def wanted(self) -> int:
-        """How many executors Spark is to run: as planned, else as many as there are, less the empty seats."""
+        """How many executors are to get tasks: as planned, else as many as do, less the empty seats."""
         planned = len(self.working()) + len(self._vacant) if self._planned is None else self._planned
         return max(1, planned - len(self._vacant))
 
@@ -71,8 +101,18 @@ class ExecutorTarget:
         """
         return tuple(id for id in self._executors() if id not in self._leaving)
 
-    def plan(self, executors: int) -> int:
-        """Ask for so many executors, less the empty seats; return what Spark was asked for.
+    def leaving(self) -> tuple[str, ...]:
+        """Return the executors that were told to go and are still there, oldest first.
+
+        Raises
+        ------
+        ActuatorError
+            When Spark does not tell.
+        """
+        return tuple(id for id in self._executors() if id in self._leaving)
+
+    def plan(self, executors: int, now_s: float) -> int:
+        """Ask for so many executors, less the empty seats; return how many are to get tasks.
 
         Raises
         ------
@@ -82,7 +122,7 @@ class ExecutorTarget:
         with self.lock:
             before, self._planned = self._planned, executors
             try:
-                self.request()
+                self.request(now_s)
             except ActuatorError:
                 self._planned = before
                 raise
@@ -93,59 +133,112 @@ class ExecutorTarget:
         with self.lock:
             self._planned = self.wanted + len(self._vacant) if self._planned is None else self._planned
 
-    def vacate(self, executor: str) -> None:
-        """Keep the seat of an executor empty."""
+    def vacate(self, executor: str, now_s: float) -> None:
+        """Keep the seat of an executor empty, before it is dismissed."""
         with self.lock:
             self._vacant.add(executor)
+            self.request(now_s)
 
-    def refill(self, executor: str) -> None:
+    def refill(self, executor: str, now_s: float) -> None:
         """Ask for another executor in a seat that was kept empty."""
         with self.lock:
             self._vacant.discard(executor)
-            self.request()
+            self.request(now_s)
 
-    def request(self) -> None:
-        """Ask Spark for as many as there are to be; it does not count those that it was told to decommission."""
-        wanted = self.wanted
-        try:
-            heard = self._scheduler.request_total(wanted)
-        except Exception as error:  # py4j raises what it likes
-            raise ActuatorError(f"executors: expected Spark to take a request for {wanted}, got {error}") from error
-        if not heard:
-            raise ActuatorError(
-                f"executors: expected Spark to take a request for {wanted}, got a refusal; check quota and limits"
-            )
+    def request(self, now_s: float) -> None:
+        """Ask Spark for as many as there are to be, and for those that replace one on its way out."""
+        wanted, seats = self.wanted, self._seats()
+        self._ask(seats)
+        self._asked, self._asked_at_s = seats, now_s
+        if seats > wanted and self._scheduler.starts_at_once:
+            # They have been started; nothing is to be started in place of those that leave when these have gone.
+            self._ask(wanted)
 
     def dismiss(self, ids: Sequence[str], now_s: float, kill_after_s: float) -> None:
-        """Let executors finish what they do and go; kill those that cannot be told so, or stay for `kill_after_s`."""
+        """Let executors finish what they do and go; kill those that cannot be told so.
+
+        Whose seat is not to be filled again has been taken out of the plan, or is vacant, by then.
+        """
         with self.lock:
             try:
                 going = self._scheduler.decommission(ids)
             except Exception:
                 _LOG.warning("executors %s cannot be decommissioned and are killed", ", ".join(ids), exc_info=True)
                 going = ()
-            self._leaving.update(dict.fromkeys(ids, (now_s + kill_after_s, kill_after_s)))
+            self._leaving |= {id: _Leaving(now_s, now_s + kill_after_s, kill_after_s) for id in ids}
             if stubborn := [id for id in ids if id not in going]:
-                self._kill(stubborn)
+                self._kill(stubborn, busy=True)
+            self.keep_house(now_s)
 
-    def end_late(self, now_s: float) -> None:
-        """Forget executors that have gone, and kill those that were to be gone by now."""
+    def keep_house(self, now_s: float) -> None:
+        """Forget executors that have gone, end those that are done or late, and ask again for those that are missing.
+
+        Raises
+        ------
+        ActuatorError
+            When Spark does not tell, or does not hear.
+        """
         with self.lock:
-            if not self._leaving:
+            if self._leaving:
+                present = set(self._executors())
+                self._leaving = {id: one for id, one in self._leaving.items() if id in present}
+            if self._leaving:
+                self._end(now_s)
+            if self._planned is None:
                 return
-            present = set(self._executors())
-            self._leaving = {id: times for id, times in self._leaving.items() if id in present}
-            late = [id for id, (kill_at_s, _) in self._leaving.items() if now_s > kill_at_s]
-            if late:
-                self._leaving.update({id: (now_s + self._leaving[id][1], self._leaving[id][1]) for id in late})
-                self._kill(late)
-                self.request()  # a kill lowers Spark's own target
+            seats, missing = self._seats(), self.wanted - len(self.working())
+            if seats != self._asked or (missing > 0 and now_s - self._asked_at_s >= _REPEAT_S):
+                self.request(now_s)
 
-    def _kill(self, ids: Sequence[str]) -> None:
+    def _end(self, now_s: float) -> None:
+        waiting = [id for id, one in self._leaving.items() if not one.killed]
+        # One that moves its blocks may take its time, unless another one waits for its cores.
+        in_the_way = self._planned is not None and self.wanted > len(self.working())
+        if waiting and (in_the_way or not self._scheduler.leave_by_themselves):
+            jobs, done = self._jobs(), []
+            for id in waiting:
+                one = self._leaving[id]
+                if now_s - one.told_s < _SETTLED_S:
+                    one.jobs |= jobs
+                elif not one.jobs & jobs:
+                    done.append(id)
+            self._kill(done, busy=False)
+        if late := [id for id, one in self._leaving.items() if now_s > one.kill_at_s]:
+            for id in late:
+                self._leaving[id].kill_at_s = now_s + self._leaving[id].given_s
+            self._kill(late, busy=True)
+
+    def _seats(self) -> int:
+        """Return how many executors to ask for, as a cluster counts: it knows of none that is on its way out."""
+        wanted = self.wanted
+        held = sum(not one.killed for one in self._leaving.values())
+        return wanted + min(held, max(0, wanted - len(self.working()))) if held else wanted
+
+    def _ask(self, executors: int) -> None:
         try:
-            self._scheduler.kill(ids)
+            heard = self._scheduler.request_total(executors)
+        except Exception as error:  # py4j raises what it likes
+            raise ActuatorError(f"executors: expected Spark to take a request for {executors}, got {error}") from error
+        if not heard:
+            raise ActuatorError(
+                f"executors: expected Spark to take a request for {executors}, got a refusal; check quota and limits"
+            )
+
+    def _kill(self, ids: Sequence[str], *, busy: bool) -> None:
+        if not ids:
+            return
+        try:
+            gone = self._scheduler.kill(ids, busy=busy)
         except Exception as error:
             raise ActuatorError(f"executors {', '.join(ids)}: expected them to go, got {error}") from error
+        for id in gone:
+            self._leaving[id].killed = True
+
+    def _jobs(self) -> frozenset[int]:
+        try:
+            return self._scheduler.jobs()
+        except Exception as error:
+            raise ActuatorError(f"executors: expected Spark's list of jobs, got {error}") from error
 
     def _executors(self) -> tuple[str, ...]:
         try:

@@ -1,0 +1,50 @@
+"""How many executors were needed lately: what a release goes by."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+
+__all__ = ["Needs"]
+
+# Nobody asks about what is longer ago.
+_KEPT_S = 3600.0
+
+
+class Needs:
+    """What was needed, from when on; the last need holds until there is another one.
+
+    Examples
+    --------
+    >>> needs = Needs()
+    >>> for at_s, executors in ((0.0, 4), (10.0, 2), (14.0, 1)):
+    ...     needs.add(at_s, executors)
+    >>> [needs.most(20.0, seconds) for seconds in (0.0, 6.0, 8.0, 15.0, 30.0)]
+    [1, 1, 2, 4, inf]
+    """
+
+    def __init__(self) -> None:
+        self._since: deque[tuple[float, int]] = deque()
+
+    def __bool__(self) -> bool:
+        return bool(self._since)
+
+    def add(self, now_s: float, executors: int) -> None:
+        """Note what is needed from now on."""
+        if self._since and self._since[-1][0] >= now_s:
+            now_s = self._since.pop()[0]
+        if not self._since or self._since[-1][1] != executors:
+            self._since.append((now_s, executors))
+        while len(self._since) > 1 and self._since[1][0] < now_s - _KEPT_S:
+            self._since.popleft()
+
+    def most(self, now_s: float, seconds: float) -> float:
+        """Return the most that were needed at any time within the last `seconds`; infinitely many before that is known.
+
+        The end of that time is part of it, its beginning is not.
+        """
+        begin_s = now_s - seconds
+        if not self._since or self._since[0][0] > begin_s:
+            return math.inf
+        ends_s = [*(since_s for since_s, _ in self._since), math.inf][1:]
+        return max(need for (_, need), end_s in zip(self._since, ends_s, strict=True) if end_s > begin_s)
