@@ -108,7 +108,11 @@ def simulate_application(
     decisions = []
     for instant_s in np.arange(control.loop.td_s, until_s, control.loop.td_s).tolist():
         clock.set_s(instant_s)
-        decisions.append(loop.run_cycle())
+        decision = loop.run_cycle()
+        decisions.append(decision)
+        if decision.action is not None and decision.action.status == "unchanged":
+            # A plan that stays is asked for again, which lets go of what has been too much for long enough.
+            there.request(int(decision.action.planned.sum()), instant_s)
         if watch is not None:
             watch(instant_s, until_s)
     clock.set_s(until_s)
@@ -139,16 +143,15 @@ def _stand_in(queries: Sequence[QueryModel], executors: ExecutorSettings) -> Top
     return job.build()
 
 
-def _pool(queries: Sequence[QueryModel], executors: ExecutorSettings) -> SharedSlots | None:
-    """Return the executors as slots that batches run on; None where batches of several queries share them."""
-    if len(queries) > 1:
-        return None
+def _pool(queries: Sequence[QueryModel], executors: ExecutorSettings) -> SharedSlots:
+    """Return the executors as slots that all queries share, each with batches of its own."""
+    count = len(queries)
     return SharedSlots(
         names=("executors",),
-        members=((0,),),
-        minimum=(executors.minimum,),
-        maximum=(executors.maximum,),
-        trigger_s=queries[0].trigger_s,
+        members=(tuple(range(count)),),
+        minimum=(executors.minimum,) * count,
+        maximum=(executors.maximum,) * count,
         batch_target_s=float("inf"),
         hired=(False,),
+        lanes=tuple((query.name, query.trigger_s) for query in queries),
     )
