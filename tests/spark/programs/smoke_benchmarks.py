@@ -38,6 +38,7 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "osg": HARNESS,
     "flink": HARNESS,
     "closed_loop": HARNESS,
+    "attach": HARNESS,
     "kafka": HARNESS,
     "soak": ("--minutes", "0.15", "--every", "1", "--json", "{folder}/{name}.json"),
     "data_plane": ("--no-run", "--results", "{folder}", "--markdown", "{folder}/benchmarks.md"),

@@ -1,0 +1,245 @@
+"""What `foretide attach` is worth: a plain job on a cluster, with the most executors, attached, and scaled by Spark.
+
+A standalone cluster of two workers with two cores each, in namespaces of their own (needs root), a Kafka topic at the
+rates of a trace, and examples/plain_job.py, which has not a word of Foretide. Every round runs the job with all four
+executors, attached with one to four, and with Spark's dynamic allocation, its time-outs swept. Executors and latencies
+are those of Spark's own event log. `foretide advise` foretells from the log of the static run what the attached one
+saves. A round takes some 50 minutes for each trace; `--parts` runs some of the traces and keeps what the file of
+results has of the others.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from _attached_runs import Load, Place, Run, load_turns, run_job
+from _harness import DOCUMENT, QUICK, RESULTS, ROOT, Measured, Options, Ratio, progress
+from _report import machine_facts, markdown_table, write_json, write_section
+from foretide.kafka.broker import Broker
+from standalone_cluster import standalone_cluster
+
+TRACES = ("pasps_twitter_smoothed", "pasps_dns")
+EXECUTORS = 4
+STATIC, ATTACHED = "static", "attach"
+# Seconds after which Spark releases an idle executor, and after which it asks for more while tasks wait.
+IDLE_S, BACKLOG_S = (5, 15, 60), (1, 5)
+DYNAMIC = tuple(f"dynamic {idle}/{backlog}" for idle in IDLE_S for backlog in BACKLOG_S)
+COLUMNS = ("executor_s", "p50_s", "p95_s", "turns", "changes", "cpu_share", "memory_mb", "return_s")
+GUIDE = ROOT / "docs" / "howto" / "attach.md"
+
+
+def main() -> None:
+    """Run all alternatives on all traces, in rounds."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="two minutes of one trace, to show that it works")
+    parser.add_argument("--smoke", action="store_true", help="seconds on a cluster inside one process, as in the tests")
+    parser.add_argument("--repeats", type=int, default=5, help="rounds (5)")
+    parser.add_argument("--parts", default=",".join(TRACES), help=f"of {', '.join(TRACES)}")
+    parser.add_argument("--options", default="", help="further options of foretide attach")
+    parser.add_argument("--results", type=Path)
+    parser.add_argument("--markdown", type=Path)
+    given = parser.parse_args()
+    quick = given.quick or given.smoke
+    options = Options(
+        quick,
+        1 if quick else given.repeats,
+        given.results or (QUICK if quick else RESULTS),
+        given.markdown or (QUICK / "benchmarks.md" if quick else DOCUMENT),
+        smoke=given.smoke,
+    )
+    rows = kept_rows(options)
+    with place_for(options) as place:
+        for trace in given.parts.split(",")[: 1 if quick else None]:
+            rows = [row for row in rows if row["trace"] != trace]
+            for number in range(options.repeats):
+                rows += round_of(place, load_of(trace, options), number, options, given.options.split())
+                write(rows, options)
+    write(rows, options, show=True)
+
+
+def kept_rows(options: Options) -> list[dict[str, Any]]:
+    """Return what an earlier run has left."""
+    path = options.results / "attach.json"
+    return json.loads(path.read_text(encoding="utf-8"))["rows"] if path.exists() and not options.quick else []
+
+
+def load_of(trace: str, options: Options) -> Load:
+    """Return the input: five minutes in which all of a trace passes, with a peak that keeps four executors busy."""
+    seconds = options.size(300.0, quick=90.0, smoke=25.0)
+    return Load(trace, speed=options.size(4.0, 8.0, 8.0), seconds=seconds, peak=options.size(3.2, 3.2, 0.6))
+
+
+@contextmanager
+def place_for(options: Options) -> Iterator[Place]:
+    """Start the cluster and the broker; the shortest run does with a cluster inside one process."""
+    with tempfile.TemporaryDirectory(prefix="foretide-", dir="/var/tmp", ignore_cleanup_errors=True) as folder:
+        if options.smoke:
+            yield Place("local-cluster[2,1,1024]", "127.0.0.1", None, Path(folder), 2)
+            return
+        with standalone_cluster(workers=2, cores=2, memory="2g") as cluster:
+            with Broker(Path(folder) / "broker", port=0, heap_mb=384, host=cluster.address) as broker:
+                yield Place(cluster.master, cluster.address, broker.servers, Path(folder), EXECUTORS)
+
+
+def settings_of(name: str, executors: int) -> dict[str, str]:
+    """Return Spark's settings of an alternative."""
+    if not name.startswith("dynamic"):
+        # An attached job begins as it would without: with all executors.
+        return {"spark.executor.instances": str(executors), "spark.cores.max": str(executors)}
+    idle, _, backlog = name.partition(" ")[2].partition("/")
+    return {
+        "spark.dynamicAllocation.enabled": "true",
+        "spark.dynamicAllocation.shuffleTracking.enabled": "true",
+        "spark.dynamicAllocation.minExecutors": "1",
+        "spark.dynamicAllocation.maxExecutors": str(executors),
+        "spark.dynamicAllocation.executorIdleTimeout": f"{idle}s",
+        "spark.dynamicAllocation.schedulerBacklogTimeout": f"{backlog}s",
+    }
+
+
+def round_of(place: Place, load: Load, number: int, options: Options, more: Sequence[str]) -> list[dict[str, Any]]:
+    """Run every alternative once, each round beginning with another one, and ask for advice on the static run."""
+    names = [STATIC, ATTACHED, *options.size(DYNAMIC, quick=DYNAMIC[2:3], smoke=())]
+    shift = number % len(names)
+    rows: dict[str, dict[str, Any]] = {}
+    for name in (*names[shift:], *names[:shift]):
+        topic = f"{load.trace}-{number}-{name}".replace(" ", "-").replace("/", "-").replace("_", "-")
+        attach = ["--executors", f"1:{place.executors}", *more] if name == ATTACHED else None
+        if options.quick and attach is not None:
+            attach += ["--td", "5"]
+        found = run_job(place, load, topic, settings_of(name, place.executors), attach)
+        rows[name] = {"trace": load.trace, "round": number, "name": name, "load_turns": load_turns(load), **found.row()}
+        progress(f"  {load.trace} {number + 1}/{options.repeats} {name}: {shown(found)}")
+    rows[STATIC]["foretold_s"] = foretold(rows[STATIC], place, options)
+    return list(rows.values())
+
+
+def foretold(static: Mapping[str, Any], place: Place, options: Options) -> float | None:
+    """Return the part of the executor-seconds of a static run that `foretide advise` says would be saved."""
+    td = ["--td", "5"] if options.quick else []
+    command = [sys.executable, "-c", "from foretide.cli import main; main()", "advise", str(static["log"])]
+    command += ["--executors", f"1:{place.executors}", *td, "--json", "-"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        progress(f"  advise: {done.stderr.strip()[-300:]}")
+        return None
+    return float(json.loads(done.stdout)["saved"])
+
+
+def shown(run: Run) -> str:
+    """Return a run in one line."""
+    return f"{run.executor_s:,.0f} executor-seconds, p95 {run.p95_s:.2f} s, {run.turns} turns, {run.rows:,} rows"
+
+
+def targets(trace: str, rows: Sequence[Mapping[str, Any]]) -> list[Measured]:
+    """Return the lines of the table of targets for one trace."""
+    rounds: dict[int, dict[str, Mapping[str, Any]]] = {}
+    for row in rows:
+        if row["trace"] == trace:
+            rounds.setdefault(row["round"], {})[row["name"]] = row
+    whole = [one for one in rounds.values() if STATIC in one and ATTACHED in one]
+
+    def against(column: str, other: str) -> Ratio | None:
+        pairs = [(one[ATTACHED][column], one[other][column]) for one in whole if other in one]
+        found = tuple(ours / theirs for ours, theirs in pairs if ours is not None and theirs)
+        return Ratio(found) if found else None
+
+    def of(values: Sequence[float | None]) -> Ratio | None:
+        found = tuple(value for value in values if value is not None and not math.isnan(value))
+        return Ratio(found) if found else None
+
+    ours = [one[ATTACHED] for one in whole]
+    foretold_part = of(
+        [
+            one[STATIC]["foretold_s"] / saved
+            for one in whole
+            if one[STATIC].get("foretold_s") is not None
+            and (saved := 1 - one[ATTACHED]["executor_s"] / one[STATIC]["executor_s"]) > 0
+        ]
+    )
+    others = [name for name in DYNAMIC if any(name in one for one in whole)]
+    extra_cpu = of([one[ATTACHED]["cpu_share"] - one[STATIC]["cpu_share"] for one in whole])
+    extra_mb = of([one[ATTACHED]["memory_mb"] - one[STATIC]["memory_mb"] for one in whole])
+    lines = [
+        Measured(f"{trace}: executor-seconds", STATIC, "at most", 0.75, against("executor_s", STATIC)),
+        Measured(f"{trace}: p95 latency", STATIC, "at most", 1.3, against("p95_s", STATIC)),
+    ]
+    for name in others:
+        lines += [
+            Measured(f"{trace}: executor-seconds", name, "at most", 1.0, against("executor_s", name)),
+            Measured(f"{trace}: p95 latency", name, "at most", 1.0, against("p95_s", name)),
+        ]
+    return [
+        *lines,
+        Measured(
+            f"{trace}: an executor wanted again is there after",
+            "s",
+            "at most",
+            10.0,
+            of([one["return_s"] for one in ours]),
+        ),
+        Measured(
+            f"{trace}: changes of direction",
+            "turns of the load",
+            "at most",
+            1.3,
+            of([one["turns"] / one["load_turns"] for one in ours]),
+        ),
+        Measured(f"{trace}: saved as foretold", "as measured", "at least", 0.9, foretold_part),
+        Measured(f"{trace}: saved as foretold", "as measured", "at most", 1.1, foretold_part),
+        Measured(f"{trace}: CPU of the attachment", "a core", "at most", 0.01, extra_cpu),
+        Measured(f"{trace}: memory of the attachment", "MB", "at most", 150.0, extra_mb),
+    ]
+
+
+def write(rows: Sequence[Mapping[str, Any]], options: Options, *, show: bool = False) -> None:
+    """Write the tables as JSON and as a section of the Markdown file, and after a full run into the guide."""
+    facts = machine_facts("pyspark")
+    lines = [line for trace in dict.fromkeys(row["trace"] for row in rows) for line in targets(trace, rows)]
+    table = markdown_table(["what", "against", "target", "measured", "reached"], [line.row() for line in lines])
+    details = markdown_table(["trace", "alternative", "runs", *COLUMNS], summary(rows))
+    head = (
+        f"`python benchmarks/attach.py` on {facts['cores']} cores ({facts['processor']}), PySpark {facts['pyspark']}: "
+        "examples/plain_job.py on a standalone cluster of two workers with two cores each, from Kafka; ratios of the "
+        "attached run to another one of the same round (least to greatest). `dynamic i/b` is Spark's dynamic "
+        "allocation with an idle time-out of i and a backlog time-out of b seconds. Figures of alternatives are "
+        "medians over rounds."
+    )
+    spent_s = round(time.monotonic() - options.started_s)
+    body = {"name": "attach", "title": "Attached jobs", "quick": options.quick, "machine": facts, "seconds": spent_s}
+    write_json(
+        options.results / "attach.json", {**body, "lines": [line.to_json() for line in lines], "rows": list(rows)}
+    )
+    write_section(options.document, "attach", f"## Attached jobs\n\n{head}\n\n{table}\n\n{details}")
+    if not options.quick:
+        write_section(GUIDE, "attach", f"{table}\n\n{head} All of it: [benchmarks.md](../benchmarks.md#attached-jobs).")
+    if show:
+        print(table, details, sep="\n\n")
+        progress(f"  {spent_s} s; written to {options.results / 'attach.json'} and {options.document}")
+
+
+def summary(rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+    """Return the figures of every alternative on every trace, each the median over rounds."""
+    groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for row in rows:
+        groups.setdefault((row["trace"], row["name"]), []).append(row)
+    found = []
+    for (trace, name), runs in groups.items():
+        known = [[run[column] for run in runs if run[column] is not None] for column in COLUMNS]
+        found.append([trace, name, str(len(runs)), *(f"{median(values):.4g}" if values else "–" for values in known)])
+    return found
+
+
+if __name__ == "__main__":
+    main()
