@@ -13,6 +13,7 @@ import pytest
 from schedulers import FakeScheduler
 from topologies import line, step
 
+from foretide.control.executors.demand import slots_ahead, slots_expected
 from foretide.control.runtime import RuntimeActuator
 from foretide.errors import ActuatorError, ConfigError
 from foretide.events import EventLog
@@ -24,7 +25,6 @@ from foretide.spark.steering.executors import (
     ExecutorsUnavailable,
     open_scheduler,
 )
-from foretide.spark.steering.executors.demand import slots_ahead, slots_expected
 from foretide.spark.steering.executors.housekeeping import Housekeeper
 from foretide.spark.steering.executors.lead_time import LeadTime
 from foretide.store import RuntimeStore

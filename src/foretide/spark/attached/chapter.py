@@ -14,6 +14,8 @@ import numpy as np
 from foretide.background import Background
 from foretide.clock import Clock
 from foretide.control import ControlLoop, Decision, Parts
+from foretide.control.executors.demand import slots_expected
+from foretide.control.executors.look_ahead import LookAhead
 from foretide.control.score import note_plan
 from foretide.control.starting.memory import Memory
 from foretide.control.starting.rehearsal import Rehearsal
@@ -25,13 +27,11 @@ from foretide.plan import Guarded, make_planner, standard_guards
 from foretide.plan.registry import find_planner
 from foretide.records import Ints, Measurement, Plan
 from foretide.spark.attached.kafka_bound import KafkaBound
-from foretide.spark.attached.look_ahead import LookAhead
 from foretide.spark.attached.measuring import QueryMeter, pool_of, stand_in
 from foretide.spark.attached.query import AttachedQuery
 from foretide.spark.attached.recording import Recording
 from foretide.spark.attached.settings import AttachSettings
 from foretide.spark.steering.executors import ExecutorManager
-from foretide.spark.steering.executors.demand import slots_expected
 from foretide.spark.steering.monitor import Sample
 from foretide.spark.steering.sampling import SampleLog
 from foretide.spark.steering.scoring import kept_promise, score_samples

@@ -18,6 +18,7 @@ from foretide.background import Background
 from foretide.clock import Clock, SystemClock
 from foretide.control import ControlLoop, ControlSettings, Decision, Parts
 from foretide.control.decision import changed_counts
+from foretide.control.executors.demand import slots_ahead, slots_expected
 from foretide.control.profiles import DriftWatch
 from foretide.control.score import note_plan
 from foretide.control.starting.beginning import Beginning
@@ -32,7 +33,6 @@ from foretide.spark.driver.running_topology import RunningTopology
 from foretide.spark.settings import EngineSettings
 from foretide.spark.steering.actuator import Changeable, SparkActuator
 from foretide.spark.steering.executors import ExecutorCounts, ExecutorManager, ExecutorSettings, open_scheduler
-from foretide.spark.steering.executors.demand import slots_ahead, slots_expected
 from foretide.spark.steering.executors.housekeeping import Housekeeper
 from foretide.spark.steering.monitor import Observed, Sample, SparkMonitor
 from foretide.spark.steering.sampling import Sampler, SampleRecorder

@@ -9,12 +9,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from foretide.control.executors.needs import Needs
 from foretide.control.settings import ExecutorSettings
 from foretide.errors import ConfigError
 from foretide.events import Event, EventSink, Severity
 from foretide.spark.steering.executors.holdings import Holding, dispensable
 from foretide.spark.steering.executors.lead_time import LeadTime
-from foretide.spark.steering.executors.needs import Needs
 from foretide.spark.steering.executors.scheduler import Scheduler
 from foretide.spark.steering.executors.session_check import check_session
 from foretide.spark.steering.executors.target import ExecutorTarget

@@ -8,10 +8,10 @@ from typing import ClassVar
 import numpy as np
 from pydantic import PrivateAttr
 
+from foretide.control.executors.demand import slots_ahead
 from foretide.plan.base import Situation
 from foretide.plan.guards import Guard
 from foretide.records import Forecast, Plan
-from foretide.spark.steering.executors.demand import slots_ahead
 
 __all__ = ["LookAhead"]
 
