@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -110,6 +110,8 @@ class SimulatedApplication:
         Tells the instant up to which things happen.
     sample_s : float
         Seconds that a measurement takes.
+    expected : callable
+        Returns how many executors may be needed soon, besides those of a plan.
     """
 
     def __init__(
@@ -121,9 +123,10 @@ class SimulatedApplication:
         cores: int,
         clock: ManualClock,
         sample_s: float,
+        expected: Callable[[Plan], int],
     ) -> None:
         self._topology, self.executors, self._cores = topology, executors, cores
-        self._clock, self._sample_s = clock, sample_s
+        self._clock, self._sample_s, self._expected = clock, sample_s, expected
         self._now_s = clock.now_s()
         self.lanes = [_Lane(query, self._now_s) for query in queries]
         #: Executors that were there at the end of every sample.
@@ -138,15 +141,14 @@ class SimulatedApplication:
 
     def apply(self, plan: Plan) -> Ints:
         """Ask for the executors of a plan."""
-        wanted = int(np.asarray(plan.replicas).sum())
-        asked = self.executors.request(wanted, self._now_s)
-        return self._parts(asked)
+        return self._parts(self.executors.request(int(plan.replicas.sum()), self._now_s, self._expected(plan)))
 
     def _sample(self, until_s: float) -> Measurement:
         from_s = self._now_s
         before = [(lane.busy_s, lane.processed, len(lane.runs)) for lane in self.lanes]
         paid_s = self.executors.paid_s
         self._advance(until_s)
+        self.executors.keep_house(until_s)
         self.course.append((until_s, self.executors.there, self.executors.wanted))
         came = [lane.query.curve.came_by(until_s) - lane.query.curve.came_by(from_s) for lane in self.lanes]
         runs = [run for lane, (_, _, known) in zip(self.lanes, before, strict=True) for run in lane.runs[known:]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
+from foretide.control.executors.needs import Needs
 from foretide.control.settings import ExecutorSettings
 
 __all__ = ["SimulatedExecutors"]
@@ -26,7 +27,8 @@ class SimulatedExecutors:
         self._settings, self.lead_s = settings, lead_s
         self.there = self.wanted = min(max(first, settings.minimum), settings.maximum)
         self._coming: deque[float] = deque()
-        self._needs: deque[tuple[float, int]] = deque()
+        self._needs = Needs()
+        self._expected: int | None = None
         self.paid_s = 0.0
         self._since_s = 0.0
         #: When the number that was asked for changed, and to how many.
@@ -45,19 +47,36 @@ class SimulatedExecutors:
             self.there += 1
         self._pay(now_s)
 
+    @property
+    def price_s(self) -> float:
+        """Executor-seconds that a stop and a start cost."""
+        start_s = self.lead_s if self._settings.start_price_s is None else self._settings.start_price_s
+        return start_s + self._settings.stop_price_s
+
+    @property
+    def horizon_s(self) -> float:
+        """How far ahead one has to see: until an executor comes, and until a stop and a start have paid."""
+        return max(self.lead_s, self.price_s)
+
     def request(self, executors: int, now_s: float, expected: int | None = None) -> int:
-        """See to so many; return how many are asked for."""
-        needed = min(max(executors, self._settings.minimum), self._settings.maximum)
-        self._needs.append((now_s, needed))
+        """See to so many, of which `expected` may be needed soon; return how many are asked for."""
+        needed = self._bounded(executors)
+        self._expected = None if expected is None else self._bounded(max(executors, expected))
+        self._needs.add(now_s, needed)
         if needed > self.wanted:
             self._want(needed, now_s)
-        else:
-            price_s = self.lead_s if self._settings.start_price_s is None else self._settings.start_price_s
-            patience_s = max(self._settings.release_after_s, price_s + self._settings.stop_price_s)
-            enough = self._most_since(now_s - patience_s)
-            if enough is not None and enough < self.wanted:
-                self._want(enough, now_s)
+        self.keep_house(now_s)
         return self.wanted
+
+    def keep_house(self, now_s: float) -> None:
+        """Release executors that have not been needed for long enough."""
+        if self._needs:
+            enough = self._needs.enough(now_s, self.price_s, self._settings.release_after_s, self._expected)
+            if enough < self.wanted:
+                self._want(int(enough), now_s)
+
+    def _bounded(self, executors: int) -> int:
+        return min(max(executors, self._settings.minimum), self._settings.maximum)
 
     def _want(self, executors: int, now_s: float) -> None:
         self.wanted = executors
@@ -67,14 +86,6 @@ class SimulatedExecutors:
         self.there = min(self.there, executors)
         while self.there + len(self._coming) < executors:
             self._coming.append(now_s + self.lead_s)
-
-    def _most_since(self, since_s: float) -> int | None:
-        """Return the most that were needed since an instant; None where that is not known so far back."""
-        while len(self._needs) > 1 and self._needs[1][0] <= since_s:
-            self._needs.popleft()
-        if self._needs[0][0] > since_s:
-            return None
-        return max(needed for _, needed in self._needs)
 
     def _pay(self, until_s: float) -> None:
         self.paid_s += self.there * max(0.0, until_s - self._since_s)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from foretide.clock import ManualClock
 from foretide.control.decision import Decision
+from foretide.control.executors.planning import executor_planner, executors_expected
 from foretide.control.loop import ControlLoop, Parts
 from foretide.control.settings import ControlSettings, ExecutorSettings
-from foretide.records import Floats, SharedSlots
+from foretide.records import Floats, Forecast, Plan, SharedSlots
 from foretide.sim.attached.application import SimulatedApplication
 from foretide.sim.attached.executors import SimulatedExecutors
 from foretide.sim.attached.latencies import Latencies
@@ -94,15 +95,24 @@ def simulate_application(
     clock = ManualClock()
     topology = _stand_in(queries, executors)
     there = SimulatedExecutors(executors, lead_s, first)
-    system = SimulatedApplication(topology, queries, there, cores=cores, clock=clock, sample_s=control.loop.sample_s)
+
+    def outlook() -> Mapping[str, Forecast]:
+        return loop.outlook
+
+    def expected(plan: Plan) -> int:
+        return executors_expected(control, plan, outlook(), there.horizon_s)
+
+    system = SimulatedApplication(
+        topology, queries, there, cores=cores, clock=clock, sample_s=control.loop.sample_s, expected=expected
+    )
     parts = Parts(
         metrics=system,
         actuator=system,
-        planner=control.make_planner(),
+        planner=executor_planner(control, outlook, lambda: lead_s),
         forecaster=control.make_forecaster(),
         clock=clock,
         stages=_pool(queries, executors),
-        look_ahead_s=lambda: lead_s + control.loop.td_s,
+        look_ahead_s=lambda: there.horizon_s + control.loop.td_s,
     )
     loop = ControlLoop(topology, parts, control.loop)
     decisions = []
@@ -110,9 +120,10 @@ def simulate_application(
         clock.set_s(instant_s)
         decision = loop.run_cycle()
         decisions.append(decision)
-        if decision.action is not None and decision.action.status == "unchanged":
-            # A plan that stays is asked for again, which lets go of what has been too much for long enough.
-            there.request(int(decision.action.planned.sum()), instant_s)
+        plan, action = decision.plan, decision.action
+        if plan is not None and action is not None and action.status == "unchanged":
+            # The plan stays, and what is expected may have changed.
+            there.request(int(action.planned.sum()), instant_s, expected(plan))
         if watch is not None:
             watch(instant_s, until_s)
     clock.set_s(until_s)

@@ -14,8 +14,7 @@ import numpy as np
 from foretide.background import Background
 from foretide.clock import Clock
 from foretide.control import ControlLoop, Decision, Parts
-from foretide.control.executors.demand import slots_expected
-from foretide.control.executors.look_ahead import LookAhead
+from foretide.control.executors.planning import executor_planner, executors_expected
 from foretide.control.score import note_plan
 from foretide.control.starting.memory import Memory
 from foretide.control.starting.rehearsal import Rehearsal
@@ -23,8 +22,7 @@ from foretide.control.steering import Steering
 from foretide.errors import ActuatorError
 from foretide.events import Event, EventSink, FanOut
 from foretide.latency import Opening
-from foretide.plan import Guarded, make_planner, standard_guards
-from foretide.plan.registry import find_planner
+from foretide.plan import Guarded
 from foretide.records import Ints, Measurement, Plan
 from foretide.spark.attached.kafka_bound import KafkaBound
 from foretide.spark.attached.measuring import QueryMeter, pool_of, stand_in
@@ -41,8 +39,6 @@ __all__ = ["Chapter", "Surroundings"]
 
 _LOG = logging.getLogger(__name__)
 _KEPT_DECISIONS = 10_000
-# The part of their time that executors may be busy under planners that know nothing of batches.
-_UTILISATION = 0.8
 # Measurements may end so many times earlier than they would be stale.
 _LAG = 3.0
 
@@ -144,15 +140,9 @@ class Chapter(Background):
 
     def _make_planner(self) -> Guarded:
         """Return the planner, what looks ahead to the coming of executors, and then all guards."""
-        control, manager = self.around.steering.settings, self.around.manager
-        kind = find_planner(control.planner)
-        given = {**control.promised(control.planner), **control.planners.get(control.planner, {})}
-        wanted = control.guards
-        if kind.needs_forecast and not kind.by_stage and wanted.utilisation_target is None:
-            wanted = wanted.model_copy(update={"utilisation_target": _UTILISATION})
-        ahead = () if manager is None else (LookAhead(lambda: self.loop.outlook, self._lead_s),)
         bound = KafkaBound(self._partitions, self._bound_cores())
-        return Guarded(make_planner(control.planner, **given), (*ahead, *standard_guards(wanted), bound))
+        lead_s = None if self.around.manager is None else self._lead_s
+        return executor_planner(self.around.steering.settings, lambda: self.loop.outlook, lead_s, (bound,))
 
     def _lead_s(self) -> float:
         """Return the seconds until an executor works that is asked for now, from the end of what is measured."""
@@ -209,15 +199,8 @@ class Chapter(Background):
     def _expected(self, plan: Plan) -> int:
         """Return how many executors may be needed until a stop and a start have paid."""
         assert self.around.manager is not None
-        steered = self.around.steering.settings
-        return slots_expected(
-            int(plan.replicas.sum()),
-            plan.demand,
-            self.loop.outlook,
-            steered.loop.td_s,
-            self.around.manager.horizon_s,
-            steered.guards.utilisation_target or (1.0 if find_planner(steered.planner).by_stage else _UTILISATION),
-        )
+        steered, horizon_s = self.around.steering.settings, self.around.manager.horizon_s
+        return executors_expected(steered, plan, self.loop.outlook, horizon_s)
 
     def _keep(self, decision: Decision) -> None:
         self.decisions.append(decision)

@@ -22,8 +22,6 @@ from foretide.spark.steering.executors.target import ExecutorTarget
 __all__ = ["ExecutorCounts", "ExecutorManager", "ExecutorSettings"]
 
 _LOG = logging.getLogger(__name__)
-# How far a forecast is trusted, between 0 (not at all) and 1; see `ExecutorManager`.
-_TRUST = 0.5
 # Executors that have not come after so many lead times, and so many seconds, are told of.
 _LATE_TIMES, _LATE_S = 3.0, 60.0
 
@@ -232,11 +230,7 @@ class ExecutorManager:
 
     def _enough(self, now_s: float) -> float:
         """Return how many executors are enough, as the needs of late and the forecast say."""
-        price_s, patience_s = self.price_s, self.settings.release_after_s
-        if self._expected is None:
-            return self._needs.most(now_s, max(patience_s, price_s))
-        trusting = max(self._needs.most(now_s, max(patience_s, _TRUST * price_s)), self._expected)
-        return min(trusting, self._needs.most(now_s, max(patience_s, price_s) / _TRUST))
+        return self._needs.enough(now_s, self.price_s, self.settings.release_after_s, self._expected)
 
     def _shrink(self, executors: float, now_s: float) -> None:
         enough = int(executors)
