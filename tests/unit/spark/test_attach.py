@@ -287,6 +287,28 @@ class TestAttach:
             assert [one.name for one in attachment.queries] == ["scores"]
         assert spark.streams.added == []
 
+    def test_queries_of_further_sessions_are_followed_with_their_details(self) -> None:
+        spark, further = self.session("local[4]"), self.session("local[4]")
+        [query] = further.streams.active
+        query.id, leaf = "z", SimpleNamespace(extraOptions=lambda: {"kafka.bootstrap.servers": "a:1"})
+        leaf.sourceName, leaf.getClass = lambda: "kafka", lambda: SimpleNamespace(getName=lambda: "StreamingRelationV2")
+        trigger = SimpleNamespace(intervalMs=lambda: 2000)
+        trigger.getClass = lambda: SimpleNamespace(getName=lambda: "ProcessingTimeTrigger")
+        leaves = SimpleNamespace(size=lambda: 1, apply=lambda place: leaf)
+        execution = SimpleNamespace(
+            trigger=lambda: trigger, analyzedPlan=lambda: SimpleNamespace(collectLeaves=lambda: leaves)
+        )
+        query._jsq = SimpleNamespace(streamingQuery=lambda: execution)
+        with attach(spark, advisory=True, store="none") as attachment:
+            attachment.listen(further)
+            [listener] = further.streams.added
+            listener.onQueryStarted(query)
+            attachment.look()
+            found = {one.id: one for one in attachment._queries.all}
+            assert found["z"].trigger_s == 2.0
+            assert [one.cluster.servers for one in attachment._queries._ends._brokers.values()] == ["a:1"]
+        assert further.streams.added == []
+
     def test_an_application_that_has_ended_is_let_go(self) -> None:
         spark = self.session("local[4]")
         with attach(

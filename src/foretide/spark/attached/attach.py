@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from foretide.config import validated
@@ -61,13 +62,14 @@ def attach(
     if _is_connect(spark):
         open_scheduler(spark)  # which says why not, in advisory mode too: there are no reports to listen to
     scheduler, refused = _scheduler(spark, advisory=given.advisory)
-    listener = QueryListener()
+    listener, sessions = QueryListener(), [spark]
     attachment = Attachment(
         listener,
         scheduler,
         given,
         application=str(getattr(spark.sparkContext, "appName", "") or "attached"),
-        details=lambda id: _details(spark, id),
+        sessions=sessions,
+        details=lambda id: _details(sessions, id),
         wanted=lambda id: query_id in (None, id),
         gone=lambda: _has_ended(spark),
         refused=refused,
@@ -85,8 +87,9 @@ def attach(
     return attachment
 
 
-def _details(spark: Any, id: str) -> Details:
-    query = next((one for one in spark.streams.active if str(one.id) == id), None)
+def _details(sessions: Sequence[Any], id: str) -> Details:
+    running = (query for session in sessions for query in session.streams.active)
+    query = next((one for one in running if str(one.id) == id), None)
     return Details() if query is None else find_details(query)
 
 

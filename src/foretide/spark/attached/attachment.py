@@ -48,6 +48,8 @@ class Attachment(Background):
         How to scale.
     application : str
         What to call it.
+    sessions : list
+        The sessions that it listens to; `listen` adds one.
     details, wanted : callable
         As in `Queries`.
     gone : callable
@@ -67,6 +69,7 @@ class Attachment(Background):
         settings: AttachSettings,
         *,
         application: str = "attached",
+        sessions: list[Any] | None = None,
         details: Callable[[str], Details] = lambda id: Details(),
         wanted: Callable[[str], bool] = lambda id: True,
         gone: Callable[[], bool] = lambda: False,
@@ -81,6 +84,7 @@ class Attachment(Background):
         self.events = EventLog(10_000)
         self._heard = FanOut(self.events, *([events] if events is not None else []))
         self._listener, self._gone, self._detach = listener, gone, [detach]
+        self._sessions = [] if sessions is None else sessions
         self._clock = clock or SystemClock()
         manager = None if scheduler is None else ExecutorManager(scheduler, settings.executors, events=self._heard)
         self._housekeeper = None if manager is None else Housekeeper(manager, self._heard)
@@ -134,6 +138,7 @@ class Attachment(Background):
     def listen(self, spark: Any) -> None:
         """Hear of the queries of a further session of the same application."""
         spark.streams.addListener(self._listener)
+        self._sessions.append(spark)
         self._detach.append(lambda: spark.streams.removeListener(self._listener))
 
     def check_session(self) -> None:
