@@ -41,8 +41,9 @@ def executor_planner(
     given = {**control.promised(control.planner), **control.planners.get(control.planner, {})}
     if kind.needs_forecast and not kind.by_stage and wanted.utilisation_target is None:
         wanted = wanted.model_copy(update={"utilisation_target": _UTILISATION})
-    ahead = () if lead_s is None else (LookAhead(outlook, lead_s),)
-    return Guarded(make_planner(control.planner, **given), (*ahead, *standard_guards(wanted), *more))
+    planner = make_planner(control.planner, **given)
+    ahead = () if lead_s is None else (LookAhead(planner, outlook, lead_s),)
+    return Guarded(planner, (*ahead, *standard_guards(wanted), *more))
 
 
 def executors_expected(control: ControlSettings, plan: Plan, outlook: Mapping[str, Forecast], horizon_s: float) -> int:

@@ -12,7 +12,7 @@ __all__ = ["RowCost"]
 # Batches are remembered by size, each size by a factor above the one before: the latest so many of each, and none that
 # is longer ago than so many batches.
 _FACTOR, _REMEMBERED, _FORGOTTEN = 1.5, 12, 2_000
-# A size of which there are so many batches counts in full.
+# A size of which there are so many batches counts in full, one that was seen once next to nothing.
 _ENOUGH = 4
 
 
@@ -60,7 +60,7 @@ class RowCost:
         sizes = [batches for batches in sizes if batches.size]
         # A cold start or a pause does not move the median of its size.
         rows, durations, outside = np.array([np.median(batches, axis=0) for batches in sizes]).T
-        weight = np.array([min(len(batches), _ENOUGH) for batches in sizes], dtype=np.float64)
+        weight = np.array([min(len(batches), _ENOUGH) for batches in sizes], dtype=np.float64) ** 2
         start_s, at_most = float(np.average(outside, weights=weight)), float(durations.min())
         mean_rows, mean_s = (float(np.average(values, weights=weight)) for values in (rows, durations))
         spread = float(weight @ (rows - mean_rows) ** 2)
