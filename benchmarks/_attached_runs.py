@@ -157,6 +157,10 @@ def run_job(place: Place, load: Load, name: str, settings: Mapping[str, str], at
         "spark.driver.bindAddress": place.address,
         "spark.executor.memory": "768m",
         "spark.executor.cores": "1",
+        # Released executors finish what they do, whoever releases them.
+        "spark.decommission.enabled": "true",
+        "spark.storage.decommission.enabled": "true",
+        "spark.storage.decommission.replicationReattemptInterval": "1s",
         **({"spark.jars": ",".join(map(str, connector()))} if place.broker else {}),
         **settings,
     }

@@ -13,6 +13,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from foretide.errors import ActuatorError
+from foretide.events import Event
 from foretide.spark.attached import hook as module
 from foretide.spark.attached.hook import SessionHook
 from foretide.spark.attached.settings import AttachSettings
@@ -32,10 +33,8 @@ class Attached:
         self.heard.append(session)
 
 
-def session(master: str = "spark://here:7077", **conf: str) -> Any:
-    context = SimpleNamespace(
-        appName="orders", applicationId="app-1", master=master, getConf=lambda: SimpleNamespace(get=conf.get)
-    )
+def session(master: str = "spark://here:7077") -> Any:
+    context = SimpleNamespace(appName="orders", applicationId="app-1", master=master)
     return SimpleNamespace(sparkContext=context)
 
 
@@ -43,7 +42,7 @@ def hooked(attached: Any = None, **settings: Any) -> tuple[SessionHook, list[str
     lines: list[str] = []
     found = attached if attached is not None else Attached()
 
-    def attach(spark: Any, given: AttachSettings) -> Any:
+    def attach(spark: Any, given: AttachSettings, events: Any) -> Any:
         if isinstance(found, Exception):
             raise found
         return found
@@ -81,21 +80,17 @@ class TestSessionHook:
         hook._also(second)
         assert attached.heard == [second]
 
-    def test_dynamic_allocation_is_left_alone(self) -> None:
+    def test_what_is_wrong_later_is_told_once(self) -> None:
         hook, lines, _ = hooked()
-        conf = {"spark.dynamicAllocation.enabled": "TRUE"}
-        context = SimpleNamespace(getConf=lambda: SimpleNamespace(get=lambda name, default: conf.get(name, default)))
-        assert "dynamic allocation" in module._refusal(context)
-        made = session()
-        made.sparkContext.getConf = context.getConf
-        hook.made(made)
-        [line] = lines
-        assert line.startswith(
-            "not attached to 'orders' (app-1), the job runs as it is: Spark's own dynamic allocation"
-        )
-        advisory, lines, _ = hooked(advisory=True)
-        advisory.made(made)
-        assert lines[0].startswith("attached to") and "would have" in lines[0]
+        hook.made(session())
+        for event in (
+            Event(1.0, "plan.applied", "2 executors"),
+            Event(2.0, "executors.missing", "expected 4 executors, got 2 after 60 s", "warning"),
+            Event(3.0, "executors.missing", "expected 4 executors, got 3 after 75 s", "warning"),
+            Event(4.0, "query.failed", "query 'orders' failed", "error"),
+        ):
+            hook.emit(event)
+        assert lines[1:] == ["expected 4 executors, got 2 after 60 s", "query 'orders' failed"]
 
     @pytest.mark.parametrize(
         ("error", "said"),

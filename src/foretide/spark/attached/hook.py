@@ -8,6 +8,7 @@ from __future__ import annotations
 import atexit
 import json
 import logging
+import re
 import sys
 import threading
 import time
@@ -22,6 +23,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from foretide.errors import ForetideError
+from foretide.events import Event, EventSink
 from foretide.files import replace_file
 from foretide.spark.attached.attach import attach
 from foretide.spark.attached.attachment import Attachment
@@ -30,6 +32,10 @@ from foretide.spark.attached.settings import AttachSettings
 __all__ = ["SessionHook", "attach_to_sessions"]
 
 _STDOUT = Path("-")
+
+
+def _attach(session: Any, settings: AttachSettings, events: EventSink) -> Attachment:
+    return attach(session, settings, events=events)
 
 
 def _say(text: str) -> None:
@@ -108,14 +114,14 @@ class SessionHook:
     say : callable
         Takes a line for the user.
     attach : callable
-        What attaches to a session.
+        What attaches to a session, given settings and who is to hear of what happens.
     """
 
     def __init__(
         self,
         settings: AttachSettings,
         say: Callable[[str], None] = _say,
-        attach: Callable[[Any, AttachSettings], Attachment] = attach,
+        attach: Callable[[Any, AttachSettings, EventSink], Attachment] = _attach,
     ) -> None:
         self._settings, self._tell, self._attach = settings, say, attach
         self._lock = threading.RLock()
@@ -152,9 +158,7 @@ class SessionHook:
             self._followed[id(context)] = followed
             self._done.append(followed)
             try:
-                followed.refused = "" if self._settings.advisory else _refusal(context)
-                if not followed.refused:
-                    followed.attachment = self._attach(session, self._settings)
+                followed.attachment = self._attach(session, self._settings, self)
             except Exception as error:
                 followed.refused = (
                     str(error) if isinstance(error, ForetideError) else f"{type(error).__name__}: {error}"
@@ -168,6 +172,11 @@ class SessionHook:
             f"attached to {followed} on {followed.master}: {control.planner} decides every {control.loop.td_s:g} s, "
             f"the job {does} {executors.minimum} to {executors.maximum} executors"
         )
+
+    def emit(self, event: Event) -> None:
+        """Hear of what happened: tell of what is wrong, once."""
+        if event.severity != "info":
+            self._say(event.message)
 
     def finish(self, json_out: Path | None = None) -> None:
         """Let go of all applications, say what was done, and write it down."""
@@ -186,9 +195,10 @@ class SessionHook:
                 replace_file(json_out, text)
 
     def _say(self, text: str) -> None:
-        """Tell something, once."""
-        if text not in self._told:
-            self._told.add(text)
+        """Tell something, once; figures in it make no difference."""
+        known = re.sub(r"\d+", "0", text)
+        if known not in self._told:
+            self._told.add(known)
             self._tell(text)
 
     def _constructed(self, _: None, session: Any, *given: Any, **named: Any) -> None:
@@ -249,15 +259,6 @@ def attach_to_sessions(settings: AttachSettings, json_out: Path | None = None) -
 
     atexit.register(finish)
     return hook
-
-
-def _refusal(context: Any) -> str:
-    if str(context.getConf().get("spark.dynamicAllocation.enabled", "false")).lower() == "true":
-        return (
-            "Spark's own dynamic allocation scales it (spark.dynamicAllocation.enabled=true), and two would fight; "
-            "switch it off, or add --advisory"
-        )
-    return ""
 
 
 def _warn_in_lines() -> None:
