@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import psutil
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from foretide.commands.running.attach import launcher_path
 from foretide.eventlogs.application import LoggedApplication, read_application
@@ -177,6 +178,9 @@ def run_job(place: Place, load: Load, name: str, settings: Mapping[str, str], at
     source = ["--kafka", place.broker, "--topic", name] if place.broker else options
     before = [] if attach is None else [str(launcher_path()), *attach, "--json", str(folder / "attached.json"), "--"]
     job = [sys.executable, *before, str(JOB), *source, *work]
+    if place.broker:
+        # Before the job looks for it: one that a broker makes by itself would have a single partition.
+        AdminClient({"bootstrap.servers": place.broker}).create_topics([NewTopic(name, PARTS, 1)])[name].result(30)
     with (folder / "job.log").open("wb") as said:
         process = subprocess.Popen(job, env=environment, stdout=said, stderr=said, cwd=folder)
         try:
@@ -233,6 +237,8 @@ def _feed(
         time.sleep(0.5)
         watched.look()
     said, _ = feeder.communicate()
+    if feeder.returncode or job.poll() is not None:
+        raise RuntimeError(f"input: expected it to come and the job to run, got {feeder.returncode}, {job.returncode}")
     return float(said.rsplit(" ", 1)[1])
 
 

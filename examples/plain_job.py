@@ -149,10 +149,20 @@ def run(given: argparse.Namespace, checkpoint: str) -> None:
     spark.stop()
 
 
+def create_topic(broker: str, topic: str, parts: int) -> None:
+    """Make the topic unless it is there."""
+    from confluent_kafka.admin import AdminClient, NewTopic
+
+    admin = AdminClient({"bootstrap.servers": broker})
+    if topic not in admin.list_topics(timeout=30).topics:
+        admin.create_topics([NewTopic(topic, parts, 1)])[topic].result(30)
+
+
 def feed(given: argparse.Namespace) -> None:
     """Fill the topic at the recorded rates."""
     from confluent_kafka import Producer
 
+    create_topic(given.kafka, given.topic, given.parts)
     rates, sent, ended = Rates(given.trace, given.speed, given.scale), 0, threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: ended.set())
     producer = Producer({"bootstrap.servers": given.kafka, "linger.ms": 20})

@@ -11,11 +11,15 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Any
+
+import numpy as np
 
 from foretide.eventlogs.errors import EventLogError
 from foretide.eventlogs.files import EventLog
 from foretide.eventlogs.offsets import offset_rows
+from foretide.records import Floats
 
 __all__ = ["Batch", "Executor", "LoggedApplication", "LoggedQuery", "read_application"]
 
@@ -139,7 +143,14 @@ class LoggedApplication:
 
     def executors_at(self, at_s: float) -> int:
         """Return how many executors there were at an instant."""
-        return sum(one.came_at_s <= at_s < (one.went_at_s or self.ended_at_s) for one in self.executors)
+        came_at_s, went_at_s = self._edges
+        return int(np.searchsorted(came_at_s, at_s, side="right") - np.searchsorted(went_at_s, at_s, side="right"))
+
+    @cached_property
+    def _edges(self) -> tuple[Floats, Floats]:
+        """When executors came, and when they went, each in their order."""
+        came_at_s = np.sort([executor.came_at_s for executor in self.executors])
+        return came_at_s, np.sort([executor.went_at_s or self.ended_at_s for executor in self.executors])
 
     def executor_s(self, from_s: float, until_s: float) -> float:
         """Return the executor-seconds paid between two instants."""

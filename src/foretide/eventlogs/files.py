@@ -52,14 +52,15 @@ class EventLog:
         """
         done = 0
         for path in self.files:
-            rest = b""
+            rest: list[bytes] = []  # of a line whose end is yet to come
             try:
                 with path.open("rb") as file:
                     for piece in chunks(file, _codec(path)):
-                        whole, newline, tail = (rest + piece).rpartition(b"\n")
-                        rest = tail
+                        whole, newline, tail = piece.rpartition(b"\n")
                         if newline:
-                            yield from whole.split(b"\n")
+                            yield from b"".join([*rest, whole]).split(b"\n")
+                            rest = []
+                        rest.append(tail)
                         if watch is not None:
                             watch(done + file.tell())
             except EOFError:
@@ -70,9 +71,9 @@ class EventLog:
                 ) from error
             except ValueError as error:
                 raise EventLogError(self.name, f"{_codec(path)} as Spark writes it", str(error)) from error
-            if rest:
+            if last := b"".join(rest):
                 self.cut_short = self.cut_short or f"{path.name} ends in the midst of a line"
-                yield rest
+                yield last
             done += path.stat().st_size
 
 
