@@ -71,7 +71,7 @@ class TestLogsOfSpark:
         assert len(found.executors) == 2 and found.cores == 1 and found.notes == ()
         assert {query.name for query in found.queries} == {"orders", "refunds"}
         rows = {query.name: query.rows for query in found.queries}
-        assert rows["orders"] == 10 * rows["refunds"] > 0
+        assert rows["orders"] == pytest.approx(10 * rows["refunds"], rel=0.05) and rows["refunds"] > 0
         assert all(query.tasks == 2 and len(query.batches) > 5 for query in found.queries)
         assert 2 == found.executors_at(found.queries[0].batches[0].began_at_s)
         paid_s = found.executor_s(found.began_at_s, found.ended_at_s)
