@@ -205,6 +205,18 @@ def _rising() -> ControlSettings:
     return CONTROL.model_copy(update={"forecaster": "lr"})
 
 
+def test_settings_of_control_stand_beside_those_of_an_attachment() -> None:
+    given = AttachSettings.model_validate({"control": {"loop": {"td_s": 5.0}, "planner": "pasps"}, "slo": "p95<10s"})
+    control = given.steered_by
+    assert (control.loop.td_s, control.loop.stale_after_s, control.planner, control.slo) == (
+        5.0,
+        60.0,
+        "pasps",
+        "p95<10s",
+    )
+    assert control.forecasters == {"auto": {"dear": []}}
+
+
 class TestGuards:
     def test_bounds_budget_and_calendar_hold_for_executors(self) -> None:
         window = {"name": "always", "least": 2, "zone": "UTC"}

@@ -38,7 +38,8 @@ from foretide.store.samples import RunStatus
 __all__ = ["Chapter", "Surroundings"]
 
 _LOG = logging.getLogger(__name__)
-_KEPT_DECISIONS = 10_000
+# In a driver that is not ours: the latest decisions, and samples, of which older ones are joined to stretches.
+_KEPT_DECISIONS, _KEPT_SAMPLES = 1_000, 2_000
 # Measurements may end so many times earlier than they would be stale.
 _LAG = 3.0
 
@@ -108,7 +109,7 @@ class Chapter(Background):
         self._events = around.events if self.recorder is None else FanOut(around.events, self.recorder)
         self._collected: deque[Measurement] = deque()
         self._lock = threading.Lock()
-        self.samples = SampleLog()
+        self.samples = SampleLog(_KEPT_SAMPLES)
         self.opening = Opening()
         self.decisions: deque[Decision] = deque(maxlen=_KEPT_DECISIONS)
         self._finished = False

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import Field, field_validator
 
 from foretide.config import Settings
 from foretide.control import ControlSettings
@@ -38,6 +41,21 @@ class AttachSettings(Settings):
         "where all runs are.",
     )
     advisory: bool = Field(default=False, description="Decide and report, but change nothing.")
+
+    @field_validator("control", mode="before")
+    @classmethod
+    def _beside_defaults(cls, control: Any) -> Any:
+        """Let settings that are given as a mapping win over those of an attachment, group by group."""
+        if not isinstance(control, Mapping):
+            return control
+        known = attached_control().model_dump(exclude_unset=True)
+        return {
+            **known,
+            **{
+                name: {**known[name], **value} if name in known and isinstance(value, Mapping) else value
+                for name, value in control.items()
+            },
+        }
 
     @property
     def steered_by(self) -> ControlSettings:
