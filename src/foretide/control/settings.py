@@ -145,8 +145,8 @@ class ControlSettings(Settings):
 def attached_control() -> ControlSettings:
     """Return the set-up for an application of the user's own unless something else is said.
 
-    Executors take longer to come than slots, and a query tells of itself only once a batch. In a driver that is not ours,
-    nothing is trained that takes much memory.
+    Executors take longer to come than slots, and a query tells of itself only once a batch. In a driver that is not
+    ours, nothing is trained that takes much memory.
     """
     return ControlSettings(
         loop=LoopSettings(td_s=10.0, sample_s=1.0, stale_after_s=60.0), forecasters={"auto": {"dear": []}}
