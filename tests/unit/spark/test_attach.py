@@ -133,6 +133,30 @@ class TestAttachment:
         assert last.plan.units == ("executors",) and int(last.plan.counts[0]) in (2, 3, 4)
         assert 1.0 < float(np.sum(last.plan.demand)) < 2.5  # type: ignore[arg-type]
 
+    def test_how_long_executors_take_to_come_is_known_to_the_next_run(self, tmp_path: Path) -> None:
+        leads_s = []
+        for _ in range(2):
+            scene = Scene(Executors(), store=str(tmp_path / "runs.db"), lead_s=5.0)
+            scene.start(steady((600, 100)), name="orders", kafka=True)
+            scene.pass_time(30)
+            manager = scene.attachment._around.manager
+            assert manager is not None
+            leads_s.append(manager.lead.usual_s)
+            manager.lead.resume({"took_s": [40.0]})
+            scene.attachment.stop()
+        assert leads_s == [5.0, 40.0]
+
+    def test_what_sparks_settings_lack_is_told_and_logged(self, caplog: pytest.LogCaptureFixture) -> None:
+        scene = Scene(Executors())
+        scene.attachment.check_session()
+        told = [event for event in scene.attachment.events if event.kind == "executors.settings"]
+        assert [event.data["setting"] for event in told] == [
+            "spark.decommission.enabled",
+            "spark.executor.cores",
+            "spark.cores.max",
+        ]
+        assert caplog.messages == [event.message for event in told if event.severity == "warning"]
+
     def test_a_query_that_joins_later_begins_another_chapter_that_knows_what_was_learnt(self, tmp_path: Path) -> None:
         store = tmp_path / "runs.db"
         scene = Scene(Executors(), store=str(store))

@@ -210,6 +210,15 @@ def test_executors_that_nobody_asked_for_are_released_as_well() -> None:
     assert (counts.requested, counts.observed) == (1, 1)
 
 
+def test_more_are_planned_than_there_were_and_fewer_than_have_come_meanwhile() -> None:
+    scheduler, clock = FakeScheduler(present=1), ManualClock()
+    manager, _ = both(scheduler, clock)
+    scheduler.come(4)
+    counts = manager.request(3)
+    assert scheduler.told == [("decommission", "3")]
+    assert (counts.requested, counts.observed) == (3, 3)
+
+
 def test_never_replaced_means_one_fewer_for_good() -> None:
     scheduler, clock = FakeScheduler(present=3), ManualClock()
     manager, bypass = both(scheduler, clock, replacement="never")

@@ -207,7 +207,7 @@ class ExecutorManager:
             present = self.observe() + len(self._target.vacant)
             if self._needs and (self._planned > self._asked or self._planned > present):
                 self._grow(now_s)
-            elif self._needs and (enough := self._enough(now_s)) < max(self._asked, present):
+            if self._needs and (enough := self._enough(now_s)) < max(self._asked, present):
                 self._shrink(enough, now_s)
             counts = self.counts()
             if self._needs:
