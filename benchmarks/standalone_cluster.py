@@ -182,15 +182,20 @@ def _bridge() -> Iterator[tuple[str, str]]:
         _ip("link", "set", name, "up")
         yield name, f"{network}.1"
     finally:
-        _ip("link", "del", name)
+        _remove(name)
 
 
 def _sweep() -> None:
-    """Remove the bridges of processes that were killed."""
+    """Remove what processes that were killed have left."""
     for link in Path("/sys/class/net").glob("ft*"):
-        made = re.fullmatch(r"ft(\d+)n\d+", link.name)
+        made = re.fullmatch(r"ft(\d+)n\d+(w\d+)?", link.name)
         if made is not None and not Path(f"/proc/{made.group(1)}").exists():
-            _ip("link", "del", link.name)
+            _remove(link.name)
+
+
+def _remove(link: str) -> None:
+    """Remove a link, unless it has gone by itself."""
+    subprocess.run(["ip", "link", "del", link], capture_output=True, check=False)
 
 
 def _ip(*arguments: str) -> None:
@@ -261,6 +266,8 @@ def _start_worker(
         _fail(place.folder.with_suffix(".log"), "no namespaces")
     outside = f"{place.bridge}w{place.number}"
     _ip("link", "add", outside, "type", "veth", "peer", "name", "eth0", "netns", str(process.pid))
+    # It would go with the namespace, which connections that are being closed keep for a minute.
+    stack.callback(_remove, outside)
     _ip("link", "set", outside, "master", place.bridge, "up")
     process.stdin.write(f"{place.address}\n")
     process.stdin.close()
@@ -328,6 +335,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--logs", type=Path, help="where logs are kept")
     parser.add_argument("command", nargs="+", help="what to run; MASTER and ADDRESS are set in its environment")
     given = parser.parse_args(arguments)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that all of it ends then, too
     with standalone_cluster(
         workers=given.workers, cores=given.cores, memory=given.memory, shared=given.shared, logs=given.logs
     ) as cluster:
