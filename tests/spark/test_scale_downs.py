@@ -1,0 +1,33 @@
+"""Executors of a standalone cluster released in the midst of batches: no row is lost or repeated, and others come."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from benchmark_modules import BENCHMARKS, benchmark_module
+
+clusters: Any = benchmark_module("standalone_cluster")
+
+pytestmark = pytest.mark.skipif(bool(clusters.missing_for_clusters()), reason=clusters.missing_for_clusters())
+
+
+@pytest.mark.parametrize("way", ["--no-decommission", "--decommission"])
+def test_no_row_is_lost_or_repeated_at_scale_downs_and_executors_come_back(way: str, tmp_path: Path) -> None:
+    command = [sys.executable, str(BENCHMARKS / "scale_downs.py"), "--scale-downs", "3", way]
+    done = subprocess.run(
+        [*command, "--json", str(tmp_path / "found.json")], capture_output=True, text=True, check=False, timeout=500
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    found = json.loads((tmp_path / "found.json").read_text())
+    assert found["scale_downs"] == 3 and found["failed"] == []
+    assert (found["state_partitions"], found["cached_blocks"]) == (4, 4)
+    assert found["rows"] > 0 and found["rows_with_state"] > 0
+    assert [found[key] for key in ("lost", "repeated", "lost_with_state", "repeated_with_state")] == [0, 0, 0, 0]
+    # One message may have been on its way; a driver that had not heard of the end would send dozens.
+    assert done.stderr.count("ERROR TransportClient: Failed to send RPC") < 5
+    assert "NoClassDefFoundError" not in done.stderr
