@@ -73,6 +73,7 @@ class _Executor:
     id: str
     cores: int
     tasks: int
+    tasks_ever: int
     blocks: int
 
 
@@ -92,7 +93,13 @@ class Status:
     def executors(self) -> list[_Executor]:
         """Return the executors that run."""
         return [
-            _Executor(str(one["id"]), int(one["totalCores"]), int(one["activeTasks"]), int(one["rddBlocks"]))
+            _Executor(
+                id=str(one["id"]),
+                cores=int(one["totalCores"]),
+                tasks=int(one["activeTasks"]),
+                tasks_ever=int(one["totalTasks"]),
+                blocks=int(one["rddBlocks"]),
+            )
             for one in self._read(self._store.executorList(True))
             if one["id"] != "driver"
         ]

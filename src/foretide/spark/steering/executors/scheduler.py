@@ -157,7 +157,7 @@ class SparkScheduler:
         for id in ids:
             found.add(id)
         gone = _strings(self._backend.killExecutors(jvm.PythonUtils.toSeq(found), False, False, busy))
-        if self.starts_at_once:
+        if gone and self.starts_at_once:
             self._forget(gone)
         return gone
 
@@ -166,14 +166,14 @@ class SparkScheduler:
 
         A master does not tell of those that it was told to kill, and the driver goes on for five seconds to send them
         what they no longer hear: thence errors ``Failed to send RPC``, and tasks that wait for their data. Of one that
-        never got a task it does not even forget the blocks then, and the errors go on.
+        never got a task it forgets the blocks only when it is told to forget an executor that it does not know.
         """
         try:
             reason = self._context._jvm.org.apache.spark.scheduler.ExecutorLossReason("foretide: scale in")
-            blocks = self._scala.env().blockManager().master()
+            unused = {one.id for one in self._status.executors() if one.tasks_ever == 0}
             for id in ids:
-                self._backend.removeExecutor(id, reason)
-                blocks.removeExecutorAsync(id)
+                for _ in range(2 if id in unused else 1):
+                    self._backend.removeExecutor(id, reason)
         except Exception:
             _LOG.debug("the driver finds out later that executors %s have gone", ", ".join(ids), exc_info=True)
 
