@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -18,8 +19,10 @@ from typing import Any
 
 import numpy as np
 import psutil
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from foretide.advise.learning import arrivals
 from foretide.commands.running.attach import launcher_path
 from foretide.eventlogs.application import LoggedApplication, read_application
 from foretide.eventlogs.files import find_logs
@@ -43,6 +46,8 @@ CONNECTOR = (
     "org/apache/kafka/kafka-clients/3.9.0/kafka-clients-3.9.0.jar",
     "org/apache/commons/commons-pool2/2.12.0/commons-pool2-2.12.0.jar",
 )
+# A report of a batch with rows.
+_ROWS = re.compile(rb'QueryProgressEvent".*"numInputRows":[1-9]')
 MAVEN = "https://repo.maven.apache.org/maven2/"
 
 
@@ -181,36 +186,46 @@ def run_job(place: Place, load: Load, name: str, settings: Mapping[str, str], at
     if place.broker:
         # Before the job looks for it: one that a broker makes by itself would have a single partition.
         AdminClient({"bootstrap.servers": place.broker}).create_topics([NewTopic(name, PARTS, 1)])[name].result(30)
+        _warm_up(place.broker, name)
     with (folder / "job.log").open("wb") as said:
         process = subprocess.Popen(job, env=environment, stdout=said, stderr=said, cwd=folder)
         try:
-            _await_start(process, logs, folder / "job.log")
+            _await_rows(process, logs, folder / "job.log")
             watched = _Watch(process.pid)
             began_at_s = _feed(place, load, name, options, environment, watched, process)
             _drain(process, load)
         finally:
             process.send_signal(signal.SIGTERM)
             try:
-                process.wait(60)
+                process.wait(120)
             except subprocess.TimeoutExpired:
                 process.kill()
     [log] = find_logs(logs)
     application = read_application(log)
-    return _run_of(application, load, began_at_s, watched, folder / "attached.json", str(logs / log.name))
+    said, where = folder / "attached.json", str(logs / log.name)
+    return _run_of(application, load, began_at_s, watched, said, where, from_kafka=place.broker is not None)
 
 
-def _await_start(process: subprocess.Popen[bytes], logs: Path, said: Path) -> None:
-    """Wait until the query runs: its first report, or its start, stands in the event log."""
+def _warm_up(broker: str, topic: str) -> None:
+    """Put an order into every partition, for a first batch."""
+    producer = Producer({"bootstrap.servers": broker})
+    for part in range(PARTS):
+        producer.produce(topic, b"order", partition=part)
+    producer.flush()
+
+
+def _await_rows(process: subprocess.Popen[bytes], logs: Path, said: Path) -> None:
+    """Wait for a batch with rows in the event log: what starts Python and compiles plans is no part of a run."""
     deadline_s = time.monotonic() + 300
     while time.monotonic() < deadline_s:
         if process.poll() is not None:
             raise RuntimeError(
                 f"job: expected it to run, got exit code {process.returncode}: {said.read_text()[-2000:]}"
             )
-        if any(b"QueryStartedEvent" in path.read_bytes() for path in logs.iterdir()):
+        if any(_ROWS.search(line) for path in logs.iterdir() for line in path.read_bytes().splitlines()):
             return
         time.sleep(0.5)
-    raise RuntimeError(f"job: expected a query within 300 s, got none: {said.read_text()[-2000:]}")
+    raise RuntimeError(f"job: expected a batch within 300 s, got none: {said.read_text()[-2000:]}")
 
 
 def _feed(
@@ -271,12 +286,22 @@ class _Watch:
 
 
 def _run_of(
-    application: LoggedApplication, load: Load, began_at_s: float, watched: _Watch, attached: Path, log: str
+    application: LoggedApplication,
+    load: Load,
+    began_at_s: float,
+    watched: _Watch,
+    attached: Path,
+    log: str,
+    *,
+    from_kafka: bool,
 ) -> Run:
     until_s = began_at_s + load.seconds
-    curve, latencies, done = load.curve(began_at_s), Latencies(), 0.0
     [query] = application.queries
+    # The first batches were there before the input; the job's own source, of the shortest run, began with its query.
+    curve, latencies, done = load.curve(began_at_s) if from_kafka else arrivals(query), Latencies(), 0.0
     for batch in query.batches:
+        if from_kafka and batch.began_at_s < began_at_s:
+            continue
         latencies.add(curve, done, done + batch.rows, batch.ended_at_s)
         done += batch.rows
     instants = np.arange(began_at_s, until_s, 1.0)

@@ -1,5 +1,6 @@
 """A streaming job as anybody would write it: it reads orders, scores each of them in Python, and writes the scores.
 
+python examples/plain_job.py                                                # its input comes in waves
 python examples/plain_job.py --trace rates.csv --speed 10                   # its input follows recorded rates
 python examples/plain_job.py --kafka localhost:9092 --topic orders          # its input is a topic of Kafka
 python examples/plain_job.py --kafka localhost:9092 --topic orders --feed   # fills that topic at the recorded rates
@@ -29,12 +30,19 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
 
+def waves() -> list[tuple[float, float]]:
+    """Return a day of waves, each five minutes long: the second, and the events per second from then on."""
+    return [(float(at), 700 - 600 * math.cos(math.tau * at / 300)) for at in range(0, 86_400, 5)]
+
+
 class Rates:
-    """How many events have come by when, after a CSV file with the columns second and events_per_second."""
+    """How many events have come by when: in waves, or after a CSV file with columns second and events_per_second."""
 
     def __init__(self, path: str, speed: float, scale: float) -> None:
-        with open(path, encoding="utf-8", newline="") as file:
-            rows = [(float(row["second"]), float(row["events_per_second"])) for row in csv.DictReader(file)]
+        rows = waves()
+        if path:
+            with open(path, encoding="utf-8", newline="") as file:
+                rows = [(float(row["second"]), float(row["events_per_second"])) for row in csv.DictReader(file)]
         self.begins = [second / speed for second, _ in rows]
         last = self.begins[-1] - self.begins[-2] if len(rows) > 1 else 1.0
         self.ends = [*self.begins[1:], self.begins[-1] + last]
@@ -179,7 +187,7 @@ def feed(given: argparse.Namespace) -> None:
 def main(arguments: list[str]) -> None:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--trace", help="a CSV file with the columns second, events_per_second")
+    parser.add_argument("--trace", default="", help="a CSV file with the columns second, events_per_second; else waves")
     parser.add_argument("--speed", type=float, default=1.0, help="seconds of the trace that pass in one")
     parser.add_argument("--scale", type=float, default=1.0, help="multiplies the rates of the trace")
     parser.add_argument("--parts", type=int, default=8, help="tasks of a batch, and partitions of the topic")
@@ -187,15 +195,15 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--topic", default="orders")
     parser.add_argument("--feed", action="store_true", help="fill the topic instead of reading it")
     parser.add_argument("--rounds", type=int, default=20, help="rounds of hashing for each order")
-    parser.add_argument("--wait-ms", type=float, default=0.0, help="what another service takes for each order")
+    parser.add_argument("--wait-ms", type=float, default=2.0, help="what another service takes for each order")
     parser.add_argument("--sink", default="noop", help="noop, console, or parquet:FOLDER")
     parser.add_argument("--trigger", type=float, default=1.0, help="seconds between two batches")
     parser.add_argument("--seconds", type=float, help="ends after so many; never unless given")
     parser.add_argument("--master", help="where to run, if Spark does not know")
     parser.add_argument("--checkpoint", help="where Spark keeps how far it is; a folder for once unless given")
     given = parser.parse_args(arguments)
-    if not given.trace and (given.feed or not given.kafka):
-        parser.error("--trace is missing: the rates of the input")
+    if given.feed and not given.kafka:
+        parser.error("--kafka is missing: the broker to feed")
     if given.feed:
         feed(given)
     elif given.checkpoint:
