@@ -200,6 +200,7 @@ def run_job(place: Place, load: Load, name: str, settings: Mapping[str, str], at
                 process.wait(120)
             except subprocess.TimeoutExpired:
                 process.kill()
+    _await_end(logs)
     [log] = find_logs(logs)
     application = read_application(log)
     said, where = folder / "attached.json", str(logs / log.name)
@@ -226,6 +227,13 @@ def _await_rows(process: subprocess.Popen[bytes], logs: Path, said: Path) -> Non
             return
         time.sleep(0.5)
     raise RuntimeError(f"job: expected a batch within 300 s, got none: {said.read_text()[-2000:]}")
+
+
+def _await_end(logs: Path) -> None:
+    """Wait until Spark has closed the log: its virtual machine may outlive the job a little."""
+    deadline_s = time.monotonic() + 60
+    while any(logs.glob("*.inprogress")) and time.monotonic() < deadline_s:
+        time.sleep(0.2)
 
 
 def _feed(

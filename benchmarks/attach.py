@@ -76,7 +76,7 @@ def kept_rows(options: Options) -> list[dict[str, Any]]:
 
 def load_of(trace: str, options: Options) -> Load:
     """Return the input: five minutes in which all of a trace passes, with a peak that keeps four executors busy."""
-    seconds = options.size(300.0, quick=90.0, smoke=25.0)
+    seconds = options.size(300.0, quick=90.0, smoke=20.0)
     return Load(trace, speed=options.size(4.0, 8.0, 8.0), seconds=seconds, peak=options.size(3.2, 3.2, 0.6))
 
 
@@ -110,7 +110,7 @@ def settings_of(name: str, executors: int) -> dict[str, str]:
 
 def round_of(place: Place, load: Load, number: int, options: Options, more: Sequence[str]) -> list[dict[str, Any]]:
     """Run every alternative once, each round beginning with another one, and ask for advice on the static run."""
-    names = [STATIC, ATTACHED, *options.size(DYNAMIC, quick=DYNAMIC[2:3], smoke=())]
+    names = options.size((STATIC, ATTACHED, *DYNAMIC), quick=(STATIC, ATTACHED, DYNAMIC[2]), smoke=(ATTACHED,))
     shift = number % len(names)
     rows: dict[str, dict[str, Any]] = {}
     for name in (*names[shift:], *names[:shift]):
@@ -121,14 +121,15 @@ def round_of(place: Place, load: Load, number: int, options: Options, more: Sequ
         found = run_job(place, load, topic, settings_of(name, place.executors), attach)
         rows[name] = {"trace": load.trace, "round": number, "name": name, "load_turns": load_turns(load), **found.row()}
         progress(f"  {load.trace} {number + 1}/{options.repeats} {name}: {shown(found)}")
-    rows[STATIC]["foretold_s"] = foretold(rows[STATIC], place, options)
+    first = rows[names[0]]
+    first["foretold"] = foretold(first["log"], place, options)
     return list(rows.values())
 
 
-def foretold(static: Mapping[str, Any], place: Place, options: Options) -> float | None:
-    """Return the part of the executor-seconds of a static run that `foretide advise` says would be saved."""
+def foretold(log: str, place: Place, options: Options) -> float | None:
+    """Return the part of the executor-seconds of a run that `foretide advise` says would be saved, by its log."""
     td = ["--td", "5"] if options.quick else []
-    command = [sys.executable, "-c", "from foretide.cli import main; main()", "advise", str(static["log"])]
+    command = [sys.executable, "-c", "from foretide.cli import main; main()", "advise", log]
     command += ["--executors", f"1:{place.executors}", *td, "--json", "-"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -162,9 +163,9 @@ def targets(trace: str, rows: Sequence[Mapping[str, Any]]) -> list[Measured]:
     ours = [one[ATTACHED] for one in whole]
     foretold_part = of(
         [
-            one[STATIC]["foretold_s"] / saved
+            one[STATIC]["foretold"] / saved
             for one in whole
-            if one[STATIC].get("foretold_s") is not None
+            if one[STATIC].get("foretold") is not None
             and (saved := 1 - one[ATTACHED]["executor_s"] / one[STATIC]["executor_s"]) > 0
         ]
     )

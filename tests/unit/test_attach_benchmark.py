@@ -34,10 +34,10 @@ def row(name: str, round: int = 0, **more: Any) -> dict[str, Any]:
 def test_targets_are_ratios_of_runs_of_the_same_round() -> None:
     attached = {"executor_s": 600.0, "p95_s": 2.4, "turns": 5, "cpu_share": 0.105, "memory_mb": 300.0, "return_s": 8.0}
     rows = [
-        row("static", foretold_s=0.45),
+        row("static", foretold=0.45),
         row("attach", **attached),
         row("dynamic 5/1", executor_s=800.0, p95_s=3.0),
-        row("static", 1, foretold_s=None),  # a round that is not whole
+        row("static", 1, foretold=None),  # a round that is not whole
     ]
     found = {(line.what, line.against, line.sense): line for line in attach.targets("t", rows)}
     measured = {key: line.ratio.median for key, line in found.items()}
