@@ -38,6 +38,7 @@ os.environ.setdefault(
 # at the last tests of a file it takes the next one, so that files of a single long test lie between others.
 ORDER = (
     "test_benchmarks",
+    "test_scale_downs",
     "test_kafka",
     "test_transport",
     "test_log",

@@ -83,6 +83,7 @@ class Attachment(Background):
         #: What happened, the latest of it.
         self.events = EventLog(10_000)
         self._heard = FanOut(self.events, *([events] if events is not None else []))
+        self._heard_by_others = events is not None
         self._listener, self._gone, self._detach = listener, gone, [detach]
         self._sessions = [] if sessions is None else sessions
         self._clock = clock or SystemClock()
@@ -147,8 +148,9 @@ class Attachment(Background):
             self.tell(event)
 
     def tell(self, event: Event) -> None:
-        """Tell all who listen of something that happened, and the log."""
-        _LOG.log(logging.WARNING if event.severity == "warning" else logging.INFO, "%s", event.message)
+        """Tell all who listen of something that happened; where nobody does, the log has it."""
+        if not self._heard_by_others:
+            _LOG.log(logging.WARNING if event.severity == "warning" else logging.INFO, "%s", event.message)
         (self._heard.emit if self._chapter is None else self._chapter.tell)(event)
 
     def counts(self) -> ExecutorCounts:
