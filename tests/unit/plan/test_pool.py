@@ -107,6 +107,9 @@ class TestPool:
         # One slot is busy with the rows alone: it could never catch up.
         assert counts[0] > counts[-1] == 2
 
+    def test_where_no_pool_keeps_up_the_largest_breaks_a_long_promise_last(self) -> None:
+        assert decide(Foretide(slo="p95<60s"), 1, 500.0, most=4).counts.tolist() == [4]
+
     def test_lanes_are_planned_together(self) -> None:
         one, two = (int(decide(Foretide(slo="p95<4s"), lanes, 100.0).counts[0]) for lanes in (1, 2))
         assert one < two < 2 * one + 1

@@ -206,8 +206,10 @@ class _Pool:
         row = int(np.argmin(costs))
         if least_latency_s(stages, self.figures) < target_s < np.inf:
             excess = [self._excess(one) for one in rows]
-            kept = [one for one in rows if excess[one][0] <= self.prices[0].risk + 1e-9 and self._keeps_up(one)]
-            row = kept[0] if kept else min(rows, key=lambda one: excess[one])
+            kept = [one for one in rows if excess[one][0] <= self.prices[0].risk + 1e-9]
+            lasting = [one for one in kept if self._keeps_up(one)]
+            # Where no pool keeps up, the promise is broken the later the larger it is.
+            row = lasting[0] if lasting else kept[-1] if kept else min(rows, key=lambda one: excess[one])
         beside = [costs[row + by] - costs[row] if 0 <= row + by < len(costs) else np.nan for by in (1, -1)]
         p50_s, p95_s = (max(table.expected([row], level) for table in self.tables) for level in (0.5, 0.95))
         return SlotChoice(
