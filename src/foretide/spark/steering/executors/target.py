@@ -191,18 +191,18 @@ class ExecutorTarget:
                 self.request(now_s)
 
     def _end(self, now_s: float) -> None:
-        waiting = [id for id, one in self._leaving.items() if not one.killed]
+        """Kill those that have nothing more to do, where they would not go by themselves in time, and those late."""
+        waiting = {id: one for id, one in self._leaving.items() if not one.killed}
+        settling = [one for one in waiting.values() if now_s - one.told_s < _SETTLED_S]
         # One that moves its blocks may take its time, unless another one waits for its cores.
         in_the_way = self._planned is not None and self.wanted > len(self.working())
-        if waiting and (in_the_way or not self._scheduler.leave_by_themselves):
-            jobs, done = self._jobs(), []
-            for id in waiting:
-                one = self._leaving[id]
-                if now_s - one.told_s < _SETTLED_S:
-                    one.jobs |= jobs
-                elif not one.jobs & jobs:
-                    done.append(id)
-            self._kill(done, busy=False)
+        ending = bool(waiting) and (in_the_way or not self._scheduler.leave_by_themselves)
+        if settling or ending:
+            jobs = self._jobs()
+            for one in settling:
+                one.jobs |= jobs
+            done = [id for id, one in waiting.items() if one not in settling and not one.jobs & jobs]
+            self._kill(done if ending else (), busy=False)
         if late := [id for id, one in self._leaving.items() if now_s > one.kill_at_s]:
             for id in late:
                 self._leaving[id].kill_at_s = now_s + self._leaving[id].given_s
