@@ -184,8 +184,6 @@ def run_job(place: Place, load: Load, name: str, settings: Mapping[str, str], at
     before = [] if attach is None else [str(launcher_path()), *attach, "--json", str(folder / "attached.json"), "--"]
     job = [sys.executable, *before, str(JOB), *source, *work]
     if place.broker:
-        # Before the job looks for it: one that a broker makes by itself would have a single partition.
-        AdminClient({"bootstrap.servers": place.broker}).create_topics([NewTopic(name, PARTS, 1)])[name].result(30)
         _warm_up(place.broker, name)
     with (folder / "job.log").open("wb") as said:
         process = subprocess.Popen(job, env=environment, stdout=said, stderr=said, cwd=folder)
@@ -208,7 +206,9 @@ def run_job(place: Place, load: Load, name: str, settings: Mapping[str, str], at
 
 
 def _warm_up(broker: str, topic: str) -> None:
-    """Put an order into every partition, for a first batch."""
+    """Make the topic before the job looks for it, with an order in every partition, for a first batch."""
+    admin = AdminClient({"bootstrap.servers": broker})
+    admin.create_topics([NewTopic(topic, PARTS, 1)])[topic].result(30)
     producer = Producer({"bootstrap.servers": broker})
     for part in range(PARTS):
         producer.produce(topic, b"order", partition=part)
