@@ -151,8 +151,10 @@ def run(given: argparse.Namespace, checkpoint: str) -> None:
     writer = scores.writeStream.format(sink).queryName("orders").trigger(processingTime=f"{given.trigger} seconds")
     writer = writer.option("checkpointLocation", checkpoint)
     query = (writer.option("path", path) if path else writer).start()
-    signal.signal(signal.SIGTERM, lambda *_: query.stop())
-    query.awaitTermination(given.seconds)
+    ended, until = threading.Event(), time.monotonic() + (given.seconds or math.inf)
+    signal.signal(signal.SIGTERM, lambda *_: ended.set())
+    while not ended.is_set() and time.monotonic() < until and not query.awaitTermination(1):
+        pass
     query.stop()
     spark.stop()
 
