@@ -46,6 +46,6 @@ def test_targets_are_ratios_of_runs_of_the_same_round() -> None:
     assert measured[("t: executor-seconds", "dynamic 5/1", "at most")] == 0.75
     assert measured[("t: changes of direction", "turns of the load", "at most")] == 1.25
     assert measured[("t: saved as foretold", "as measured", "at least")] == pytest.approx(0.9)
-    assert measured[("t: CPU of the attachment", "a core", "at most")] == pytest.approx(0.005)
+    assert measured[("t: CPU of the attachment", "% of a core", "at most")] == pytest.approx(0.5)
     assert all(line.reached for line in found.values())
     assert next(cells[:3] for cells in attach.summary(rows)) == ["t", "static", "2"]
