@@ -162,7 +162,7 @@ class Scene:
         return {"first_s": first_s, "all_s": time.monotonic() - wanted_s}
 
 
-def measure(scale_downs: int, decommission: bool, rate: int) -> dict[str, Any]:
+def measure(scale_downs: int, decommission: bool, rate: int, minutes: float) -> dict[str, Any]:
     """Return what became of rows and executors."""
     with tempfile.TemporaryDirectory() as text, standalone_cluster(shared=[Path(text)]) as cluster:
         scene = Scene(cluster, Path(text), decommission)
@@ -172,7 +172,7 @@ def measure(scale_downs: int, decommission: bool, rate: int) -> dict[str, Any]:
             scene.spark.range(0, 8, 1, 4).cache().count()
             held = scene.scheduler.holdings().values()
             began_s, back, done = time.monotonic(), [], 0
-            while done < scale_downs:
+            while done < scale_downs and time.monotonic() - began_s < 60.0 * minutes:
                 downs = min(3, scale_downs - done)
                 back.append(scene.cycle(done, downs))
                 done += downs
@@ -210,9 +210,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--decommission", action=argparse.BooleanOptionalAction, default=False, help="by Spark's own decommissioning"
     )
     parser.add_argument("--rate", type=int, default=200, help="rows a second of each query (default 200)")
+    parser.add_argument("--minutes", type=float, default=60.0, help="end after so many minutes at the latest")
     parser.add_argument("--json", type=Path, help="where to write the figures")
     given = parser.parse_args(arguments)
-    found = measure(given.scale_downs, given.decommission, given.rate)
+    found = measure(given.scale_downs, given.decommission, given.rate, given.minutes)
     text = json.dumps(found, indent=2)
     print(text)
     if given.json is not None:
