@@ -13,7 +13,10 @@ from benchmark_modules import BENCHMARKS, benchmark_module
 
 clusters: Any = benchmark_module("standalone_cluster")
 
-pytestmark = pytest.mark.skipif(bool(clusters.missing_for_clusters()), reason=clusters.missing_for_clusters())
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.skipif(bool(clusters.missing_for_clusters()), reason=clusters.missing_for_clusters()),
+]
 
 
 @pytest.mark.parametrize("way", ["--no-decommission", "--decommission"])

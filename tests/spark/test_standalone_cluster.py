@@ -12,7 +12,10 @@ from benchmark_modules import benchmark_module
 
 clusters: Any = benchmark_module("standalone_cluster")
 
-pytestmark = pytest.mark.skipif(bool(clusters.missing_for_clusters()), reason=clusters.missing_for_clusters())
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.skipif(bool(clusters.missing_for_clusters()), reason=clusters.missing_for_clusters()),
+]
 
 
 @pytest.fixture(scope="module")
@@ -57,4 +60,6 @@ def test_nothing_is_left_of_a_cluster_that_failed_to_start(tmp_path: Path) -> No
         clusters.standalone_cluster(workers=1, memory="no memory", logs=tmp_path),
     ):
         pass
-    assert set(os.listdir("/sys/class/net")) == before
+    # Clusters of other processes come and go, and what was left of one of ours may go meanwhile.
+    after = {link for link in os.listdir("/sys/class/net") if link.startswith(f"ft{os.getpid()}n")}
+    assert after <= before

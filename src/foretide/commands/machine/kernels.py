@@ -15,8 +15,10 @@ from foretide.forecast import Auto, Series, make_forecaster
 from foretide.forecast.deep.weights import GATES, Weights
 from foretide.grouping import GROUPINGS, CountMin, HashFamily, Osg, OsgTask, make_grouping
 from foretide.health.idrnn.kernels import gru_layer, sigmoid_layer
+from foretide.plan.promise import parse_promise
 from foretide.sim import Keys, MicroBatch, SimulatedSystem, SimulationSettings, Workers, simulate
 from foretide.sim.fronts.clairvoyant import Future, Metric
+from foretide.sim.fronts.promised import least_slot_seconds
 from foretide.sim.options import SimulationOptions
 from foretide.topology import Topology, flow
 from foretide.traces import RateTrace
@@ -129,6 +131,9 @@ def _foresee() -> None:
         metrics: tuple[Metric, ...] = ("p95", "mean")
         for metric in metrics:
             Future(_topology(), trace, options).foresee(metric, [5_000.0])
+    job = flow("warm-up")
+    job.source("in").operator("work", execution_s=0.01, replicas=(1, 4))
+    least_slot_seconds(Future(job.build(), trace, options), parse_promise("p95<5s"))
 
 
 WORK: tuple[Callable[[], None], ...] = (_forecast, _run_networks, _group, _simulate, _plan, _foresee)
