@@ -8,7 +8,7 @@ EXTRAS ?= all,dev,docs
 # What one process compiles, others read: Python's bytecode too, whatever the surroundings say.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: help run test check lint unit slow explore browser spark soak venv warm-up java postgres maven chromium format docs docs-config lock bench reproduce bench-spark bench-flink dist check-dist clean
+.PHONY: help run test check lint unit slow explore browser spark soak venv warm-up java postgres maven chromium format docs docs-config lock bench reproduce bench-spark bench-flink train-zero dist check-dist clean
 
 help: ## Show what can be made
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -101,6 +101,9 @@ bench-spark: venv java ## Run the benchmarks of the data plane and write their t
 
 bench-flink: venv java ## Run the comparison with PyFlink, which gets an environment of its own
 	$(BIN)/python benchmarks/flink.py
+
+train-zero: venv ## Train the network that `zero` ships with: minutes on a GPU, a day without; goes on where it was stopped
+	$(BIN)/python -m foretide.forecast.zero.learning.fit --out out/zero
 
 dist: venv ## Build the wheel and the source distribution, in dist
 	rm -rf dist build

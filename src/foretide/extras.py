@@ -18,6 +18,7 @@ EXTRAS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "statistics": ("statsmodels", "sklearn"),
         "boost": ("lightgbm",),
         "deep": ("jax", "equinox", "optax"),
+        "train": ("jax",),
         "plots": ("matplotlib", "plotly"),
         "service": ("fastapi", "starlette", "prometheus_client", "uvicorn"),
         "kafka": ("confluent_kafka", "psutil", "pyarrow"),

@@ -29,6 +29,7 @@ from foretide.forecast.models.ses import Ses
 from foretide.forecast.models.svr import Svr
 from foretide.forecast.models.theta import Theta
 from foretide.forecast.training.archive import Arrays, read_archive, unpack_archive
+from foretide.forecast.zero.forecaster import Zero
 from foretide.registry import Registry
 
 __all__ = ["FORECASTERS", "all_forecasters", "forecaster_of", "load_forecaster", "make_forecaster"]
@@ -55,6 +56,7 @@ _BUILT_IN: tuple[type[Forecaster], ...] = (
     Gru,
     BiLstm,
     BiGru,
+    Zero,
 )
 #: Our own models by name, also those whose extra is not installed.
 FORECASTERS: Mapping[str, type[Forecaster]] = MappingProxyType({model.name: model for model in _BUILT_IN})
