@@ -49,8 +49,9 @@ def test_all_sessions_of_a_script_are_heard_and_its_exit_status_is_its_own(tmp_p
     assert done.returncode == 5, done.stdout + done.stderr
     assert "batch 0 True" in done.stdout
     lines = [line for line in done.stderr.splitlines() if line.startswith("foretide:")]
-    assert lines[0].startswith("foretide: attached to 'orders' (local-"), done.stderr
-    assert "decisions" in lines[-1] and len(lines) == 2
+    assert lines[0].startswith("foretide: master 'local[1]': expected a cluster with executors"), done.stderr
+    assert lines[1].startswith("foretide: attached to 'orders' (local-") and len(lines) == 3
+    assert "decisions" in lines[2]
     [found] = json.loads((tmp_path / "out.json").read_text())
     assert [query["name"] for query in found["queries"]] == ["first", "second"]
     assert (tmp_path / "runs.db").exists() and found["run"]

@@ -42,7 +42,7 @@ def figures(folder: Path, name: str) -> Any:
 
 def test_every_benchmark_is_among_them() -> None:
     known = {path.stem for path in BENCHMARKS.glob("[a-z]*.py")}
-    assert known == {*ARGUMENTS, "flink_job", "standalone_cluster"}
+    assert known == {*ARGUMENTS, "flink_job", "scale_downs", "standalone_cluster"}
 
 
 @pytest.mark.parametrize("name", REPORTED)

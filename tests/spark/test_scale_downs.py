@@ -19,9 +19,9 @@ pytestmark = [
 ]
 
 
-@pytest.mark.parametrize("way", ["--no-decommission", "--decommission"])
-def test_no_row_is_lost_or_repeated_at_scale_downs_and_executors_come_back(way: str, tmp_path: Path) -> None:
-    command = [sys.executable, str(BENCHMARKS / "scale_downs.py"), "--scale-downs", "3", way]
+def test_no_row_is_lost_or_repeated_at_scale_downs_and_executors_come_back(tmp_path: Path) -> None:
+    # As Spark comes, without decommissioning; `make soak` has both ways.
+    command = [sys.executable, str(BENCHMARKS / "scale_downs.py"), "--scale-downs", "3", "--no-decommission"]
     done = subprocess.run(
         [*command, "--json", str(tmp_path / "found.json")], capture_output=True, text=True, check=False, timeout=500
     )
