@@ -29,8 +29,8 @@ _FIRST_STEP = len(LEVELS) + 1
 class Zero(Forecaster):
     """Expect what series that begin like this one went on with, among millions of made-up ones.
 
-    A causal network of .81 M (`full`) or .16 M numbers (`small`), trained on made-up series alone; see its card in
-    `docs/forecasting.md`. It looks back on the last 512 values directly, and further through running means.
+    A causal network of .81 M (`full`) or .16 M numbers (`small`), trained on made-up series alone; `weights/card.json`
+    says how, and how good it was. It looks back on the last 512 values directly, and further through running means.
 
     >>> round(float(Zero().fit([10.0, 20.0] * 30).predict(1).mean[0]))
     10
