@@ -121,8 +121,9 @@ def test_fronts_of_another_metric(metric: Any) -> None:
     study = plan_study([small()], parse_policies("ds2,static-peak"), metric=metric)
     [found] = study.conclude(run_trials(study.trials))
     best = found.clairvoyant.points[found.clairvoyant.front]
-    # A latency that was measured is known within a bin of its histogram.
-    assert all(cost >= 0.999 * found.bound.below(1.05 * ms) for cost, ms in best)
+    # Beyond the greatest latency that is searched there is no bound.
+    bounds = np.array([found.bound.below(ms) for _, ms in best])
+    assert np.isfinite(bounds).sum() > 3 and not (best[:, 0] < 0.999 * bounds).any()
     assert found.policies[0].regret >= 1.0
 
 
