@@ -162,7 +162,7 @@ def run_cold(rounds: int, kept: Path) -> None:
 
 
 def later_half(name: str, folder: Path) -> str:
-    """Return the path of a file with the later half of a trace: what prices are chosen by is not what is reported."""
+    """Return the path of a file with the later half of a trace, which takes a minute to replay."""
     trace = load_trace(name)
     half = trace.rates[trace.rates.size // 2 :]
     lines = [f"{place * trace.bin_s:g},{rate!r}" for place, rate in enumerate(half.tolist())]
