@@ -12,13 +12,14 @@ import numpy as np
 import pytest
 from attached_job import MadeUpQuery, report
 
+from foretide.control.executors.stand_in import stand_in
 from foretide.control.settings import ExecutorSettings
 from foretide.errors import ConfigError
 from foretide.events import EventLog
 from foretide.kafka.errors import KafkaError
 from foretide.spark.attached.kafka_ends import EndOffsets
 from foretide.spark.attached.listener import QueryListener
-from foretide.spark.attached.measuring import QueryMeter, stand_in
+from foretide.spark.attached.measuring import QueryMeter
 from foretide.spark.attached.queries import Details, Queries
 from foretide.spark.attached.query import AttachedQuery
 from foretide.spark.attached.reports import BatchReport

@@ -10,14 +10,14 @@ import numpy as np
 from foretide.clock import ManualClock
 from foretide.control.decision import Decision
 from foretide.control.executors.planning import executor_planner, executors_expected
+from foretide.control.executors.stand_in import pool_of, stand_in
 from foretide.control.loop import ControlLoop, Parts
 from foretide.control.settings import ControlSettings, ExecutorSettings
-from foretide.records import Floats, Forecast, Plan, SharedSlots
+from foretide.records import Floats, Forecast, Plan
 from foretide.sim.attached.application import SimulatedApplication
 from foretide.sim.attached.executors import SimulatedExecutors
 from foretide.sim.attached.latencies import Latencies
 from foretide.sim.attached.query import QueryModel
-from foretide.topology import Topology, flow
 
 __all__ = ["ApplicationRun", "simulate_application"]
 
@@ -93,7 +93,7 @@ def simulate_application(
         Told the seconds that have passed, and those of the whole run.
     """
     clock = ManualClock()
-    topology = _stand_in(queries, executors)
+    topology = stand_in("attached", queries, executors)
     there = SimulatedExecutors(executors, lead_s, first)
 
     def outlook() -> Mapping[str, Forecast]:
@@ -111,7 +111,7 @@ def simulate_application(
         planner=executor_planner(control, outlook, lambda: lead_s),
         forecaster=control.make_forecaster(),
         clock=clock,
-        stages=_pool(queries, executors),
+        stages=pool_of(queries, executors),
         look_ahead_s=lambda: there.horizon_s + control.loop.td_s,
     )
     loop = ControlLoop(topology, parts, control.loop)
@@ -141,28 +141,4 @@ def simulate_application(
         changes=int(steps.size),
         turns=int(np.count_nonzero(np.diff(steps))),
         decisions=tuple(decisions),
-    )
-
-
-def _stand_in(queries: Sequence[QueryModel], executors: ExecutorSettings) -> Topology:
-    """Return the application as a topology: every query an operator with a source, whose replicas are executors."""
-    job = flow("attached")
-    least = executors.minimum if len(queries) == 1 else 1
-    for query in queries:
-        source = job.source(f"{query.name}.input", "function")
-        source.operator(query.name, replicas=(least, executors.maximum), selectivity=1.0)
-    return job.build()
-
-
-def _pool(queries: Sequence[QueryModel], executors: ExecutorSettings) -> SharedSlots:
-    """Return the executors as slots that all queries share, each with batches of its own."""
-    count = len(queries)
-    return SharedSlots(
-        names=("executors",),
-        members=(tuple(range(count)),),
-        minimum=(executors.minimum,) * count,
-        maximum=(executors.maximum,) * count,
-        batch_target_s=float("inf"),
-        hired=(False,),
-        lanes=tuple((query.name, query.trigger_s) for query in queries),
     )

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 from foretide.background import Background
 from foretide.clock import Clock, SystemClock
 from foretide.control import ControlLoop, Decision
+from foretide.control.executors.stand_in import stand_in
 from foretide.control.signals.stage import Read, Signal
 from foretide.control.starting.rehearsal import Rehearsal
 from foretide.control.steering import Steering
@@ -19,7 +20,6 @@ from foretide.events import Event, EventLog, EventSink, FanOut, Severity
 from foretide.spark.attached.chapter import Chapter, Surroundings
 from foretide.spark.attached.kafka_ends import EndOffsets
 from foretide.spark.attached.listener import QueryListener
-from foretide.spark.attached.measuring import stand_in
 from foretide.spark.attached.queries import Details, Queries, QueryTotals
 from foretide.spark.attached.query import AttachedQuery, operator_name
 from foretide.spark.attached.recording import Recording

@@ -15,6 +15,7 @@ from foretide.background import Background
 from foretide.clock import Clock
 from foretide.control import ControlLoop, Decision, Parts
 from foretide.control.executors.planning import executor_planner, executors_expected
+from foretide.control.executors.stand_in import pool_of, stand_in
 from foretide.control.score import note_plan
 from foretide.control.starting.memory import Memory
 from foretide.control.starting.rehearsal import Rehearsal
@@ -25,7 +26,7 @@ from foretide.latency import Opening
 from foretide.plan import Guarded
 from foretide.records import Ints, Measurement, Plan
 from foretide.spark.attached.kafka_bound import KafkaBound
-from foretide.spark.attached.measuring import QueryMeter, pool_of, stand_in
+from foretide.spark.attached.measuring import QueryMeter
 from foretide.spark.attached.query import AttachedQuery
 from foretide.spark.attached.recording import Recording
 from foretide.spark.attached.settings import AttachSettings

@@ -9,18 +9,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from foretide.control.settings import ExecutorSettings
 from foretide.latency import LatencyHistogram
-from foretide.records import BatchRun, Ints, Measurement, SharedSlots
+from foretide.records import BatchRun, Ints, Measurement
 from foretide.records.sharing import share_out
 from foretide.spark.attached.query import AttachedQuery
 from foretide.spark.steering.monitor import Sample
-from foretide.topology import Topology, flow
+from foretide.topology import Topology
 
-__all__ = ["POOL", "QueryMeter", "pool_of", "stand_in"]
+__all__ = ["QueryMeter"]
 
-#: What plans of an attachment count.
-POOL = "executors"
 # Two looks closer than this are one.
 _SHORTEST_S = 0.05
 
@@ -101,27 +98,3 @@ def _load(query: AttachedQuery) -> float:
     if not query.active or query.last is None:
         return 0.0
     return query.cost.row_s() * max(query.curve.rate(), 1e-9)
-
-
-def stand_in(name: str, queries: Sequence[AttachedQuery], executors: ExecutorSettings) -> Topology:
-    """Return the application as a topology: every query an operator with a source, whose replicas are executors."""
-    job = flow(name)
-    least = executors.minimum if len(queries) == 1 else 1
-    for query in queries:
-        source = job.source(f"{query.name}.input", "function")
-        source.operator(query.name, replicas=(least, executors.maximum), selectivity=1.0)
-    return job.build()
-
-
-def pool_of(queries: Sequence[AttachedQuery], executors: ExecutorSettings) -> SharedSlots:
-    """Return the executors as slots that all queries share, each with batches of its own."""
-    count = len(queries)
-    return SharedSlots(
-        names=(POOL,),
-        members=(tuple(range(count)),),
-        minimum=(executors.minimum,) * count,
-        maximum=(executors.maximum,) * count,
-        batch_target_s=float("inf"),
-        hired=(False,),
-        lanes=tuple((query.name, query.trigger_s) for query in queries),
-    )
