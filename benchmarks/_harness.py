@@ -106,6 +106,18 @@ class Options:
     started_s: float = field(default_factory=time.monotonic)
     smoke: bool = False
 
+    @classmethod
+    def of(cls, given: argparse.Namespace, repeats: int) -> Options:
+        """Return the options of a command line: quick runs leave their figures apart, unless it says where."""
+        quick = given.quick or given.smoke
+        return cls(
+            quick,
+            repeats,
+            given.results or (QUICK if quick else RESULTS),
+            given.markdown or (QUICK / "benchmarks.md" if quick else DOCUMENT),
+            smoke=given.smoke,
+        )
+
     def size(self, full: T, quick: T, smoke: T) -> T:
         """Return what fits the length of the run."""
         return smoke if self.smoke else quick if self.quick else full
@@ -125,14 +137,8 @@ def parse_options(description: str | None, repeats: int = 5, quick_repeats: int 
     parser.add_argument("--results", type=Path, help="the folder of the JSON file")
     parser.add_argument("--markdown", type=Path, help="the file with the section")
     given = parser.parse_args()
-    quick = given.quick or given.smoke
-    return Options(
-        quick,
-        given.repeats or (1 if given.smoke else quick_repeats if quick else repeats),
-        given.results or (QUICK if quick else RESULTS),
-        given.markdown or (QUICK / "benchmarks.md" if quick else DOCUMENT),
-        smoke=given.smoke,
-    )
+    usual = 1 if given.smoke else quick_repeats if given.quick else repeats
+    return Options.of(given, repeats=given.repeats or usual)
 
 
 def progress(text: str) -> None:

@@ -24,7 +24,7 @@ from statistics import median
 from typing import Any
 
 from _attached_runs import Load, Place, Run, load_turns, run_job
-from _harness import DOCUMENT, QUICK, RESULTS, ROOT, Measured, Options, Ratio, progress
+from _harness import ROOT, Measured, Options, Ratio, progress
 from _report import machine_facts, markdown_table, write_json, write_section
 from foretide.kafka.broker import Broker
 from standalone_cluster import standalone_cluster
@@ -50,14 +50,8 @@ def main() -> None:
     parser.add_argument("--results", type=Path)
     parser.add_argument("--markdown", type=Path)
     given = parser.parse_args()
-    quick = given.quick or given.smoke
-    options = Options(
-        quick,
-        1 if quick else given.repeats,
-        given.results or (QUICK if quick else RESULTS),
-        given.markdown or (QUICK / "benchmarks.md" if quick else DOCUMENT),
-        smoke=given.smoke,
-    )
+    options = Options.of(given, repeats=1 if given.quick or given.smoke else given.repeats)
+    quick = options.quick
     rows = kept_rows(options)
     with place_for(options) as place:
         for trace in given.parts.split(",")[: 1 if quick else None]:

@@ -26,7 +26,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from _detection import detection
-from _harness import DOCUMENT, QUICK, RESULTS, Measured, Options, Ratio, alternate, between, progress
+from _harness import QUICK, Measured, Options, Ratio, alternate, between, progress
 from _report import machine_facts, markdown_table, write_json, write_section
 from _streams import constant_trace, fixed_batches, open_session, scratch
 from foretide.apps import find_app
@@ -75,14 +75,8 @@ def main() -> None:
     parser.add_argument("--results", type=Path)
     parser.add_argument("--markdown", type=Path)
     given = parser.parse_args()
-    quick = given.quick or given.smoke
-    options = Options(
-        quick,
-        1 if quick else given.repeats,
-        given.results or (QUICK if quick else RESULTS),
-        given.markdown or (QUICK / "benchmarks.md" if quick else DOCUMENT),
-        smoke=given.smoke,
-    )
+    options = Options.of(given, repeats=1 if given.quick or given.smoke else given.repeats)
+    quick = options.quick
     kept = KEPT.with_suffix(".quick.jsonl") if quick else KEPT
     if quick:
         kept.unlink(missing_ok=True)
