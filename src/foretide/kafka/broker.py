@@ -239,7 +239,7 @@ class Broker:
         if (data / "meta.properties").exists():
             return
         cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        command = [*self._java(jars), "kafka.tools.StorageTool", "format", "--cluster-id", cluster, "--standalone"]
+        command = [*self._java(jars), "kafka.tools.StorageTool", "format", f"--cluster-id={cluster}", "--standalone"]
         command += ["--config", str(self.directory / "server.properties")]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:

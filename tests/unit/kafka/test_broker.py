@@ -6,6 +6,7 @@ import json
 import os
 import pickle
 import socket
+import uuid
 from pathlib import Path
 
 import psutil
@@ -93,6 +94,15 @@ def test_a_broker_that_is_given_up_while_it_starts_is_stopped(
     [process] = processes
     assert not psutil.pid_exists(process)
     assert not (broker.directory / "broker.json").exists()
+
+
+def test_a_cluster_whose_name_begins_with_a_dash_is_formatted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    fake_program(tmp_path, "java", f'printf "%s\\n" "$@" > "{tmp_path}/words"')
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setattr("foretide.kafka.broker.uuid.uuid4", lambda: uuid.UUID(int=0xF8 << 120))
+    Broker(tmp_path / "broker", port=0)._prepare("jars")
+    assert "--cluster-id=-AAAAAAAAAAAAAAAAAAAAA" in (tmp_path / "words").read_text().splitlines()
 
 
 def test_clients_elsewhere_reach_a_broker_at_the_address_it_was_given(tmp_path: Path) -> None:
