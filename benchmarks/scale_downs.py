@@ -30,8 +30,8 @@ from pyspark.sql.functions import count as count_rows
 from pyspark.sql.functions import max as greatest
 
 from foretide.spark import create_session
-from foretide.spark.steering.executors import ExecutorManager, ExecutorSettings, SparkScheduler, open_scheduler
-from foretide.spark.steering.executors.target import ExecutorTarget
+from foretide.spark.executors import ExecutorManager, ExecutorSettings, SparkScheduler, open_scheduler
+from foretide.spark.executors.target import ExecutorTarget
 from standalone_cluster import StandaloneCluster, standalone_cluster
 
 KEYS = 10

@@ -24,9 +24,9 @@ from foretide.service.settings import ServiceSettings
 from foretide.sim.settings import Failure, Keys, MicroBatch, Restart, SimulationSettings, Workers
 from foretide.sim.stress import Stress
 from foretide.spark.attached.settings import AttachSettings
+from foretide.spark.executors import ExecutorSettings
 from foretide.spark.settings import EngineSettings
 from foretide.spark.sinks.postgres import PostgresSinkSettings
-from foretide.spark.steering.executors import ExecutorSettings
 from foretide.store.settings import StoreSettings
 
 __all__ = ["SETTINGS", "configuration_markdown", "settings_markdown"]

@@ -23,8 +23,8 @@ from foretide.control.starting.beginning import Beginning
 from foretide.control.steering import Steering
 from foretide.spark import EngineSettings, RunningTopology, start
 from foretide.spark.driver.run import RunOptions
+from foretide.spark.executors import ExecutorsUnavailable, open_scheduler
 from foretide.spark.steering.controller import steer
-from foretide.spark.steering.executors import ExecutorsUnavailable, open_scheduler
 from foretide.spark.steering.sampling import Sampler
 from foretide.spark.steering.steered_run import SteeredTopologyRun
 from foretide.store import RunSpec, RunStore

@@ -13,7 +13,7 @@ from waiting import wait_for
 from foretide.experiments.split import declare
 from foretide.health.features import MACHINE_NAMES, WORKER_NAMES
 from foretide.spark import EngineSettings, start
-from foretide.spark.steering.executors import ExecutorsUnavailable
+from foretide.spark.executors import ExecutorsUnavailable
 from foretide.spark.tasks.statistics import BatchStatistics
 from foretide.spark.workers.bypassing import SplitBypass
 from foretide.spark.workers.health import HealthWatch, watch_health

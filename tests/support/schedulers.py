@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from foretide.spark.steering.executors.holdings import Holding
+from foretide.spark.executors.holdings import Holding
 
 __all__ = ["FakeScheduler"]
 

@@ -7,7 +7,7 @@ import sys
 import time
 
 from foretide.spark import create_session
-from foretide.spark.steering.executors import ExecutorCounts, ExecutorManager, ExecutorSettings, open_scheduler
+from foretide.spark.executors import ExecutorCounts, ExecutorManager, ExecutorSettings, open_scheduler
 
 
 def wait_for(manager: ExecutorManager, executors: int, seconds: float = 60.0) -> ExecutorCounts:

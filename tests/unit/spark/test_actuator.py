@@ -18,15 +18,15 @@ from foretide.control.runtime import RuntimeActuator
 from foretide.errors import ActuatorError, ConfigError
 from foretide.events import EventLog
 from foretide.records import Forecast, Layout, Plan
-from foretide.spark.steering.actuator import SparkActuator
-from foretide.spark.steering.executors import (
+from foretide.spark.executors import (
     ExecutorManager,
     ExecutorSettings,
     ExecutorsUnavailable,
     open_scheduler,
 )
-from foretide.spark.steering.executors.housekeeping import Housekeeper
-from foretide.spark.steering.executors.lead_time import LeadTime
+from foretide.spark.executors.housekeeping import Housekeeper
+from foretide.spark.executors.lead_time import LeadTime
+from foretide.spark.steering.actuator import SparkActuator
 from foretide.store import RuntimeStore
 
 LINE = line(step("a", replicas=(1, 4)), step("b", replicas=(2, 6)))

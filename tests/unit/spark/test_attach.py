@@ -20,7 +20,7 @@ from foretide.spark.attached.attach import attach
 from foretide.spark.attached.attachment import Attachment
 from foretide.spark.attached.listener import QueryListener
 from foretide.spark.attached.settings import AttachSettings
-from foretide.spark.steering.executors import ExecutorSettings, ExecutorsUnavailable
+from foretide.spark.executors import ExecutorSettings, ExecutorsUnavailable
 from foretide.store import RunStore
 
 

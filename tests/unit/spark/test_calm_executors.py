@@ -14,7 +14,7 @@ from foretide.clock import ManualClock
 from foretide.control.executors.demand import slots_ahead, slots_expected
 from foretide.forecast import make_forecaster
 from foretide.records import Forecast
-from foretide.spark.steering.executors import ExecutorManager, ExecutorSettings
+from foretide.spark.executors import ExecutorManager, ExecutorSettings
 
 TD_S, LEAD_S, UTILISATION = 10.0, 8.0, 0.8
 WAVES, PERIOD_S = 3, 240

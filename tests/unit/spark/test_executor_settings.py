@@ -10,8 +10,8 @@ import pytest
 from schedulers import FakeScheduler
 
 from foretide.control.settings import ExecutorSettings
-from foretide.spark.steering.executors import ExecutorManager, ExecutorsUnavailable, open_scheduler
-from foretide.spark.steering.executors.session_check import check_session
+from foretide.spark.executors import ExecutorManager, ExecutorsUnavailable, open_scheduler
+from foretide.spark.executors.session_check import check_session
 
 INTERVAL = "spark.storage.decommission.replicationReattemptInterval"
 SAFE = {"spark.decommission.enabled": "true", "spark.storage.decommission.enabled": "true", INTERVAL: "1s"}

@@ -7,8 +7,8 @@ from typing import Any
 from schedulers import FakeScheduler
 
 from foretide.clock import ManualClock
-from foretide.spark.steering.executors import ExecutorManager, ExecutorSettings
-from foretide.spark.steering.executors.holdings import Holding
+from foretide.spark.executors import ExecutorManager, ExecutorSettings
+from foretide.spark.executors.holdings import Holding
 from foretide.spark.workers.bypassing import ExecutorBypass
 
 

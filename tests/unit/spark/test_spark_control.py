@@ -17,8 +17,8 @@ from foretide.clock import ManualClock
 from foretide.control import ControlSettings
 from foretide.plan.promise import parse_promise
 from foretide.records import BatchRun
+from foretide.spark.executors import ExecutorManager, ExecutorSettings
 from foretide.spark.steering.controller import Controller, Steering
-from foretide.spark.steering.executors import ExecutorManager, ExecutorSettings
 from foretide.spark.steering.waking import promise_at_risk
 from foretide.store import RunSpec, RunStore
 from foretide.store.databases.sqlite import SqliteDatabase

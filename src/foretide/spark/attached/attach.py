@@ -14,7 +14,7 @@ from foretide.spark.attached.attachment import Attachment
 from foretide.spark.attached.listener import QueryListener
 from foretide.spark.attached.queries import Details, find_details
 from foretide.spark.attached.settings import AttachSettings
-from foretide.spark.steering.executors import ExecutorsUnavailable, Scheduler, open_scheduler
+from foretide.spark.executors import ExecutorsUnavailable, Scheduler, open_scheduler
 
 __all__ = ["AttachSettings", "Attachment", "attach"]
 

@@ -24,8 +24,8 @@ from foretide.spark.attached.queries import Details, Queries, QueryTotals
 from foretide.spark.attached.query import AttachedQuery, operator_name
 from foretide.spark.attached.recording import Recording
 from foretide.spark.attached.settings import AttachSettings
-from foretide.spark.steering.executors import ExecutorCounts, ExecutorManager, Scheduler
-from foretide.spark.steering.executors.housekeeping import Housekeeper
+from foretide.spark.executors import ExecutorCounts, ExecutorManager, Scheduler
+from foretide.spark.executors.housekeeping import Housekeeper
 
 __all__ = ["Attachment"]
 

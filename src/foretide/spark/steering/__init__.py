@@ -1,4 +1,4 @@
 """Control of what runs on Spark: measuring, acting on replicas and on executors.
 
-May import `spark.driver` and the rooms below it.
+May import `spark.workers` and the rooms below it.
 """

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from foretide.control.ports import within_bounds
 from foretide.errors import ActuatorError, ConfigError
 from foretide.records import Hiring, Ints, Plan
-from foretide.spark.steering.executors import ExecutorManager
+from foretide.spark.executors import ExecutorManager
+from foretide.spark.workers.bypassing import Splittable
 from foretide.topology import Topology
 
 __all__ = ["Changeable", "SparkActuator"]
 
 
-class Changeable(Protocol):
+class Changeable(Splittable, Protocol):
     """A running topology, as far as an actuator changes it."""
 
     @property
@@ -32,10 +33,6 @@ class Changeable(Protocol):
 
     def hiring(self) -> Mapping[str, Hiring]:
         """Return how stages hire slots for their batches."""
-        ...
-
-    def change_grouping(self, start: str, end: str, **options: Any) -> int:
-        """Change options of a grouping from the next batch on."""
         ...
 
 

@@ -30,10 +30,10 @@ from foretide.events import Event, EventLog, EventSink, FanOut, Severity
 from foretide.plan import Guarded, Planner
 from foretide.spark.driver.run import ControlStatus
 from foretide.spark.driver.running_topology import RunningTopology
+from foretide.spark.executors import ExecutorCounts, ExecutorManager, ExecutorSettings, open_scheduler
+from foretide.spark.executors.housekeeping import Housekeeper
 from foretide.spark.settings import EngineSettings
 from foretide.spark.steering.actuator import Changeable, SparkActuator
-from foretide.spark.steering.executors import ExecutorCounts, ExecutorManager, ExecutorSettings, open_scheduler
-from foretide.spark.steering.executors.housekeeping import Housekeeper
 from foretide.spark.steering.monitor import Observed, Sample, SparkMonitor
 from foretide.spark.steering.sampling import Sampler, SampleRecorder
 from foretide.spark.steering.waking import grown_backlog, promise_at_risk

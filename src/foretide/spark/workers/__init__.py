@@ -1,4 +1,4 @@
 """The health of workers: who is slow, who stalls, and ways around them (SPEC I6).
 
-May import `spark.steering` and the rooms below it.
+May import `spark.executors`, `spark.driver` and the rooms below them.
 """

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Literal, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 from foretide.errors import ActuatorError
-from foretide.spark.steering.actuator import Changeable
-from foretide.spark.steering.executors import Scheduler
-from foretide.spark.steering.executors.target import ExecutorTarget
+from foretide.spark.executors import Scheduler
+from foretide.spark.executors.target import ExecutorTarget
 
-__all__ = ["ExecutorBypass", "Replacement", "SplitBypass"]
+__all__ = ["ExecutorBypass", "Replacement", "SplitBypass", "Splittable"]
 
 #: When another executor is asked for in place of one that was bypassed.
 Replacement: TypeAlias = Literal["at once", "after cool-down", "never"]
@@ -78,6 +77,14 @@ class ExecutorBypass:
             self._target.refill(worker, self._ticks())
 
 
+class Splittable(Protocol):
+    """A running topology whose groupings can be changed; `RunningTopology` is one."""
+
+    def change_grouping(self, start: str, end: str, **options: Any) -> int:
+        """Change options of a grouping from the next batch on."""
+        ...
+
+
 class SplitBypass:
     """Bypasses replicas of an operator by the split ratio of the dynamic grouping before it (SPEC I1).
 
@@ -85,7 +92,7 @@ class SplitBypass:
 
     Parameters
     ----------
-    running : Changeable
+    running : Splittable
         The topology.
     start, end : str
         The edge.
@@ -93,7 +100,7 @@ class SplitBypass:
         The split ratio while all replicas work.
     """
 
-    def __init__(self, running: Changeable, start: str, end: str, weights: Sequence[float]) -> None:
+    def __init__(self, running: Splittable, start: str, end: str, weights: Sequence[float]) -> None:
         self._running, self._start, self._end = running, start, end
         self._weights, self._out = list(weights), set[int]()
 

@@ -16,7 +16,7 @@ from foretide.health.manager import HealthManager, HealthSettings, Look, WorkerA
 from foretide.health.predictor import HealthPredictor
 from foretide.health.readings import STREAM, stream_features
 from foretide.health.trainer import HealthTrainer
-from foretide.spark.steering.executors import open_scheduler
+from foretide.spark.executors import open_scheduler
 from foretide.spark.tasks.statistics import BatchStatistics
 from foretide.spark.tasks.workers import FeatureLog, WorkerStatistics
 from foretide.spark.workers.bypassing import ExecutorBypass, Replacement

@@ -9,7 +9,7 @@ from typing import ClassVar
 from foretide.background import Background
 from foretide.errors import ActuatorError
 from foretide.events import Event, EventSink
-from foretide.spark.steering.executors.manager import ExecutorManager
+from foretide.spark.executors.manager import ExecutorManager
 
 __all__ = ["Housekeeper"]
 

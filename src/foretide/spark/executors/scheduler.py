@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from pyspark.sql import SparkSession
 
 from foretide.errors import ActuatorError
-from foretide.spark.steering.executors.holdings import Holding, Status, state_partitions
+from foretide.spark.executors.holdings import Holding, Status, state_partitions
 
 __all__ = ["ExecutorsUnavailable", "Scheduler", "SparkScheduler", "open_scheduler"]
 

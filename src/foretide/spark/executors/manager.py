@@ -13,11 +13,11 @@ from foretide.control.executors.needs import Needs
 from foretide.control.settings import ExecutorSettings
 from foretide.errors import ConfigError
 from foretide.events import Event, EventSink, Severity
-from foretide.spark.steering.executors.holdings import Holding, dispensable
-from foretide.spark.steering.executors.lead_time import LeadTime
-from foretide.spark.steering.executors.scheduler import Scheduler
-from foretide.spark.steering.executors.session_check import check_session
-from foretide.spark.steering.executors.target import ExecutorTarget
+from foretide.spark.executors.holdings import Holding, dispensable
+from foretide.spark.executors.lead_time import LeadTime
+from foretide.spark.executors.scheduler import Scheduler
+from foretide.spark.executors.session_check import check_session
+from foretide.spark.executors.target import ExecutorTarget
 
 __all__ = ["ExecutorCounts", "ExecutorManager", "ExecutorSettings"]
 

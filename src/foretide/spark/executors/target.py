@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from foretide.errors import ActuatorError
 
 if TYPE_CHECKING:
-    from foretide.spark.steering.executors.scheduler import Scheduler
+    from foretide.spark.executors.scheduler import Scheduler
 
 __all__ = ["ExecutorTarget"]
 

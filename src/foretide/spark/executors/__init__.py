@@ -1,10 +1,10 @@
 """Executors of a Spark application: how many are wanted, who asks Spark for them, how they come and go.
 
-May import what `spark.steering` may, and nothing of `spark.steering` itself.
+May import `control` and everything below it, and no other room of `spark`.
 """
 
-from foretide.spark.steering.executors.manager import ExecutorCounts, ExecutorManager, ExecutorSettings
-from foretide.spark.steering.executors.scheduler import (
+from foretide.spark.executors.manager import ExecutorCounts, ExecutorManager, ExecutorSettings
+from foretide.spark.executors.scheduler import (
     ExecutorsUnavailable,
     Scheduler,
     SparkScheduler,
