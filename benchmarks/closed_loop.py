@@ -155,16 +155,6 @@ def run_cold(rounds: int, kept: Path) -> None:
             keep({**row, "trace": COLD, "policy": OURS, "round": number}, kept)
 
 
-def later_half(name: str, folder: Path) -> str:
-    """Return the path of a file with the later half of a trace, which takes a minute to replay."""
-    trace = load_trace(name)
-    half = trace.rates[trace.rates.size // 2 :]
-    lines = [f"{place * trace.bin_s:g},{rate!r}" for place, rate in enumerate(half.tolist())]
-    path = folder / "later.csv"
-    path.write_text("\n".join(["second,events_per_second", *lines]) + "\n", encoding="utf-8")
-    return str(path)
-
-
 def run_one(
     spark: SparkSession, trace: str, policy: str, td_s: float, speed: float, seconds: float | None = None
 ) -> dict[str, Any]:
@@ -173,8 +163,12 @@ def run_one(
     planner, _, knobs = name.partition(":")
     value, _, cooldown_s = knobs.partition("/")
     with tempfile.TemporaryDirectory(prefix="foretide-", ignore_cleanup_errors=True) as folder:
-        path = later_half(trace, Path(folder))
-        given = {"trace": path, "speed": speed, "rate_scale": PEAK_RATE / (load_trace(trace).peak_rate * speed)}
+        # The later half, which takes a minute to replay.
+        given = {
+            "trace": f"{trace}@50%-",
+            "speed": speed,
+            "rate_scale": PEAK_RATE / (load_trace(trace).peak_rate * speed),
+        }
         topology = find_app(APP).build({**given, "store": f"{folder}/results.db"})
         slo = f"p95<{promised_ms}ms" if promised_ms else None
         request = RunRequest(named=APP, td_s=td_s, store="none", slo=slo)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
+import re
 from collections.abc import Iterator
 from importlib.resources import files
 from itertools import pairwise
@@ -15,9 +16,11 @@ from foretide.errors import ForetideError
 from foretide.traces.made import is_made, made_trace, made_traces
 from foretide.traces.rate_trace import RateTrace
 
-__all__ = ["TraceError", "known_traces", "load_trace"]
+__all__ = ["TraceError", "known_traces", "load_trace", "without_stretch"]
 
 COLUMNS = ("second", "events_per_second")
+# Behind a name: from where to where, each in seconds or as a percentage of the whole.
+_STRETCH = re.compile(r"@((?:[\d.]+%?)?)-((?:[\d.]+%?)?)$")
 
 
 class TraceError(ForetideError, ValueError):
@@ -60,6 +63,8 @@ def load_trace(name: str | Path) -> RateTrace:
     name : str or path
         A name among `known_traces`, a made-up input such as ``made:steps:3``, or the path of a file. Times must be
         evenly spaced, ascending and unique; they give the start of each bin, and the last bin is as wide as the others.
+        A stretch of it is named by seconds or percentages, as in ``pasps_dns@300-600`` or ``pasps_dns@50%-``: whole
+        bins that begin within it.
 
     Raises
     ------
@@ -73,8 +78,13 @@ def load_trace(name: str | Path) -> RateTrace:
     >>> trace = load_trace("pasps_dns")
     >>> trace.bin_s, trace.duration_s
     (5.0, 1205.0)
+    >>> load_trace("pasps_dns@50%-").duration_s
+    600.0
     """
     text = str(name)
+    whole, stretch = without_stretch(text)
+    if stretch and not Path(text).is_file():
+        return _cut(load_trace(whole), stretch)
     if is_made(text):
         return made_trace(text)
     if text in known_traces():
@@ -84,6 +94,38 @@ def load_trace(name: str | Path) -> RateTrace:
         expected = f"one of {', '.join((*known_traces(), *made_traces()))}, or the path of a CSV file"
         raise TraceError(repr(text), None, expected, "neither")
     return _read(path, path.stem)
+
+
+def without_stretch(name: str) -> tuple[str, str]:
+    """Return a name without the stretch behind it, and that.
+
+    >>> without_stretch("pasps_dns@50%-"), without_stretch("pasps_dns")
+    (('pasps_dns', '@50%-'), ('pasps_dns', ''))
+    """
+    found = _STRETCH.search(name)
+    return (name[: found.start()], found[0]) if found else (name, "")
+
+
+def _cut(trace: RateTrace, stretch: str) -> RateTrace:
+    found = _STRETCH.fullmatch(stretch)
+    assert found is not None
+    try:
+        first, last = (_place(text, trace) for text in found.groups())
+        rates = trace.rates[first:last]
+    except ValueError:
+        rates = trace.rates[:0]
+    if not rates.size:
+        expected = f"a stretch of its {trace.duration_s:g} s after the @, such as @300-600 or @50%-"
+        raise TraceError(repr(f"{trace.name}{stretch}"), None, expected, "no bin within it")
+    return RateTrace(f"{trace.name}{stretch}", trace.bin_s, rates)
+
+
+def _place(text: str, trace: RateTrace) -> int | None:
+    """Return the first bin that begins at a place or after it; none where nothing is said."""
+    if not text:
+        return None
+    second = trace.duration_s * float(text[:-1]) / 100 if text.endswith("%") else float(text)
+    return math.ceil(second / trace.bin_s - 1e-9)
 
 
 def _shipped() -> Path:

@@ -35,6 +35,36 @@ def test_a_file_of_ones_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("stretch", "rates"),
+    [
+        ("@50%-", [3, 4]),
+        ("@2-6", [2, 3]),
+        ("@-4", [1, 2]),
+        ("@1-", [2, 3, 4]),
+        ("@0-100%", [1, 2, 3, 4]),
+        ("@-", [1, 2, 3, 4]),
+        ("@6-99", [4]),
+    ],
+)
+def test_a_stretch_has_the_bins_that_begin_within_it(tmp_path: Path, stretch: str, rates: list[float]) -> None:
+    path = write(tmp_path / "mine.csv", "second,events_per_second\n0,1\n2,2\n4,3\n6,4\n")
+    trace = load_trace(f"{path}{stretch}")
+    assert (trace.name, trace.bin_s, trace.rates.tolist()) == (f"mine{stretch}", 2.0, rates)
+
+
+@pytest.mark.parametrize("stretch", ["@8-", "@4-4", "@6-2", "@1.2.3-", "@120%-"])
+def test_a_stretch_without_a_bin_is_named(tmp_path: Path, stretch: str) -> None:
+    path = write(tmp_path / "mine.csv", "second,events_per_second\n0,1\n2,2\n4,3\n6,4\n")
+    with pytest.raises(TraceError, match=f"'mine{stretch}'.*a stretch of its 8 s.*got no bin within it"):
+        load_trace(f"{path}{stretch}")
+
+
+def test_a_file_whose_name_looks_like_a_stretch_is_read(tmp_path: Path) -> None:
+    path = write(tmp_path / "week@2-3", "second,events_per_second\n0,1\n2,2\n")
+    assert load_trace(path).rates.tolist() == [1, 2]
+
+
+@pytest.mark.parametrize(
     ("text", "line", "message"),
     [
         ("", None, "expected the columns second,events_per_second, got an empty file"),

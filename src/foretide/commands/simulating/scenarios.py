@@ -20,6 +20,7 @@ from foretide.sim.settings import SimulationSettings
 from foretide.sim.stress import Stress
 from foretide.topology import Topology
 from foretide.traces import RateTrace, known_traces, load_trace, made_traces
+from foretide.traces.loading import without_stretch
 from foretide.traces.made import is_made
 
 __all__ = ["CALIBRATED", "GROUPS", "CommonOptions", "Found", "find_input", "find_traces", "read_topology", "scenario"]
@@ -97,6 +98,8 @@ def find_traces(texts: Sequence[str], option: str = "--traces") -> list[RateTrac
 
     >>> [trace.name for trace in find_traces(["pasps_d*,pasps_logs"])]
     ['pasps_dns', 'pasps_logs']
+    >>> [trace.name for trace in find_traces(["pasps_d*@50%-"])]
+    ['pasps_dns@50%-']
 
     Raises
     ------
@@ -118,6 +121,9 @@ def find_traces(texts: Sequence[str], option: str = "--traces") -> list[RateTrac
 def _matching(part: str, option: str) -> list[str]:
     if not any(letter in part for letter in "*?["):
         return [part]
+    whole, stretch = without_stretch(part)
+    if stretch:
+        return [f"{name}{stretch}" for name in _matching(whole, option)]
     if is_made(part):
         return _made(part, option)
     shipped = [name for name in known_traces() if fnmatch(name, part)]
