@@ -14,6 +14,7 @@ from foretide.plan.guards import (
     UtilisationTarget,
     share_slots,
     standard_guards,
+    was_overridden,
 )
 from foretide.plan.planners.pasps import PaSps
 from foretide.plan.planners.static import Static
@@ -50,9 +51,11 @@ def test_a_plan_that_keeps_the_rule_passes_unchanged(make_situation, guard):
 def test_bounds_clip_to_the_operators_own(make_situation):
     situation = make_situation(bounded((2, 4), (1, 8)))
 
-    plan = Bounds().apply(plan_of(situation, [1, 9]), situation)
+    wanted = plan_of(situation, [1, 9])
+    plan = Bounds().apply(wanted, situation)
 
     assert plan.replicas.tolist() == [2, 8]
+    assert (was_overridden(wanted), was_overridden(plan)) == (False, True)
     assert plan.terms[-1].symbol == "bounds"
     assert plan.notes == ("bounds of replicas: O1 1 -> 2, O2 9 -> 8",)
 

@@ -198,6 +198,7 @@ _BEGAN = (
     ("first_plan_s", "first plan s", ".1f"),
     ("cold_p95_ms", "p95 ms, first 30 s", ",.0f"),
     ("warm_p95_ms", "after", ",.0f"),
+    ("overridden", "plans that guards changed", ".1%"),
 )
 
 

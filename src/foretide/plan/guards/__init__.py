@@ -3,7 +3,7 @@
 May import `plan`.
 """
 
-from foretide.plan.guards.base import Guard, Guarded
+from foretide.plan.guards.base import Guard, Guarded, was_overridden
 from foretide.plan.guards.bounds import Bounds
 from foretide.plan.guards.calendar import Blackout, CalendarMinimum
 from foretide.plan.guards.catch_up import CatchUp
@@ -35,4 +35,5 @@ __all__ = [
     "UtilisationTarget",
     "share_slots",
     "standard_guards",
+    "was_overridden",
 ]

@@ -59,6 +59,18 @@ class Guard(BaseModel):
         return plan.revised(after, term, *notes)
 
 
+def was_overridden(plan: Plan) -> bool:
+    """Return whether a guard changed what the planner wanted.
+
+    >>> from foretide.records import Layout
+    >>> plan = Plan(layout=Layout(("in",), ("a",), ()), planner="static", made_at_s=0.0, replicas=[5])
+    >>> was_overridden(plan)
+    False
+    """
+    guards = {guard.name for guard in Guard.__subclasses__()}
+    return any(term.symbol in guards for term in plan.terms)
+
+
 def changes_in_words(plan: Plan, after: Ints) -> str:
     """Return which units get another count than in `plan`, the first few of them by name.
 

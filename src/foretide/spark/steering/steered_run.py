@@ -15,6 +15,7 @@ from foretide.control.starting.beginning import Beginning
 from foretide.control.starting.first_replicas import FirstReplicas, first_replicas
 from foretide.control.steering import Steering
 from foretide.events import Event
+from foretide.plan.guards import was_overridden
 from foretide.plan.promise import PromiseScore
 from foretide.spark.driver.audit import Audit, SinkAudit
 from foretide.spark.driver.run import ControlStatus, RunOptions, RunReport, TopologyRun
@@ -69,7 +70,13 @@ class SteeredRun:
         audit = {name: None if self.audit is None else getattr(self.audit, name) for name in ("lost", "duplicated")}
         what = {"policy": self.policy, "trace": trace, "td": self.td_s, "failed": self.report.dead_letters}
         slo = None if self.slo is None else self.slo.to_data()
-        return {**what, **score, **audit, "slo": slo}
+        return {**what, **score, **audit, "slo": slo, "overridden": self.overridden}
+
+    @property
+    def overridden(self) -> float | None:
+        """The part of the plans that a guard changed; None where nothing was planned."""
+        changed = [was_overridden(decision.plan) for decision in self.decisions if decision.plan is not None]
+        return sum(changed) / len(changed) if changed else None
 
     def to_dict(self, trace: str) -> dict[str, Any]:
         """Return report and metrics as plain data for JSON."""
