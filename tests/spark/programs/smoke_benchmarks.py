@@ -22,6 +22,7 @@ FILES = ("--smoke", "--json", "{folder}/{name}.json", "--markdown", "{folder}/be
 ARGUMENTS: dict[str, tuple[str, ...]] = {
     "arrow_log": ("--rows", "2000", "--batches", "2", "--repeats", "1"),
     "grouping": ("--smoke", "--json", "{folder}/{name}.json"),
+    "prices": ("--smoke", "--json", "{folder}/{name}.json"),
     "forecasting": FILES,
     "planning": FILES,
     "run_store": FILES,
