@@ -115,6 +115,20 @@ def test_a_run_is_shown_with_all_its_parts(page: Page, shown: Any) -> None:
     page.shoot("top", 1120)
 
 
+def test_a_feature_of_all_workers_is_drawn_over_time(page: Page, shown: Any) -> None:
+    page.open(shown.url, run=shown.pasps)
+    page.until("return document.querySelector('#chart-feature .legend').textContent.includes('executor-4')")
+    assert page.script("return document.querySelector('#feature').value") == "worker queueing_ms"
+    choose = (
+        "const at = document.querySelector('#feature'); at.value = arguments[0]; at.dispatchEvent(new Event('change'))"
+    )
+    page.script(choose, "machine load1")
+    page.until("return document.querySelector('#chart-feature .legend').textContent.includes('host-2')")
+    assert "executor-4" not in page.text("#chart-feature .legend")
+    assert page.script(_COLOURS, "#chart-feature") > 20
+    assert page.complaints() == []
+
+
 def test_a_promise_is_shown_beside_what_is_expected_and_kept(page: Page, shown: Any) -> None:
     page.open(shown.url, run=shown.promised)
     tile = next(text for text in page.text("#tiles").split("\n\n") if "promise p95" in text)

@@ -21,6 +21,7 @@ from foretide.control import ControlSettings
 from foretide.control.detached import detached_loop
 from foretide.control.starting.beginning import Beginning
 from foretide.control.steering import Steering
+from foretide.health.features import MACHINE_NAMES, WORKER_NAMES
 from foretide.spark import EngineSettings, RunningTopology, start
 from foretide.spark.driver.run import RunOptions
 from foretide.spark.executors import ExecutorsUnavailable, open_scheduler
@@ -82,7 +83,8 @@ def test_a_run_begins_with_what_the_last_one_had_and_resumes_what_it_learnt(
     steering, results = Steering(settings=ControlSettings.model_validate(SETTINGS)), []
     with RunStore(tmp_path / "runs.db") as store:
         for number, past in enumerate((None, store)):
-            options = RunOptions(topology=topology, path=tmp_path / f"run{number}", poll_s=0.2)
+            engine = EngineSettings(features_every_s=0.5)
+            options = RunOptions(topology=topology, path=tmp_path / f"run{number}", poll_s=0.2, settings=engine)
             with store.begin_run(steering.run_spec(topology, "steps")) as recorder:
                 with SteeredTopologyRun(spark, options, steering, recorder, Beginning(past=past)) as run:
                     for _ in run.progress():
@@ -90,6 +92,13 @@ def test_a_run_begins_with_what_the_last_one_had_and_resumes_what_it_learnt(
                     run.drain()
                 recorder.finish(run.result.row("steps"))
             results.append(run.result)
+            # SPEC I3: nobody has to ask for the features of workers and machines.
+            features = store.run(recorder.id).features()
+            assert {(sample.level, sample.names) for sample in features} == {
+                ("worker", WORKER_NAMES),
+                ("machine", MACHINE_NAMES),
+            }
+            assert all(sample.by_name()["task_rate"] > 0 for sample in features if sample.level == "worker")
     told = [next(event.message for event in run.events if event.kind == "replicas.first") for run in results]
     # 300/s · 4 ms, half of the time busy, are 2.4, if the session has so many slots.
     count = min(3, spark.sparkContext.defaultParallelism)

@@ -92,18 +92,18 @@ def exit_if_failed(events: int) -> None:
         raise typer.Exit(EVENTS_FAILED)
 
 
-def write_file(path: Path, content: str, option: str) -> None:
+def write_file(path: Path, content: str | bytes, option: str) -> None:
     """Write a file that the user named in an option, creating its folder, and report that on stderr.
 
     The file appears as a whole or not at all: a reader never finds half of it. ``-`` is standard output.
     """
     if path == STDOUT:
-        typer.echo(content, nl=not content.endswith("\n"))
+        typer.echo(content, nl=isinstance(content, str) and not content.endswith("\n"))
         return
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists() and not path.is_file():  # a pipe or a terminal: there is no name to put a new file under
-            path.write_text(content, encoding="utf-8")
+            path.write_bytes(content.encode() if isinstance(content, str) else content)
         else:
             replace_file(path, content)
     except OSError as error:

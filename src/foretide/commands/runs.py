@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -77,26 +78,38 @@ def show(
 def export(
     run: Run,
     store: Store = None,
-    out: Annotated[Path | None, typer.Option(help="The CSV file; printed without it.", metavar="CSV")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="The CSV file, of features also Parquet; printed without it.", metavar="CSV|PARQUET"),
+    ] = None,
+    features: Annotated[
+        bool, typer.Option("--features", help="Export the features of workers and machines instead of the input.")
+    ] = False,
     bin_s: Annotated[
         float | None, typer.Option("--bin", help="Seconds per row; by default the usual length of a measurement.")
     ] = None,
     source: Annotated[str | None, typer.Option(help="Export only this source; by default the sum of all.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Write columns as JSON instead of CSV.")] = False,
 ) -> None:
-    """Write the input of a run as a trace that can be replayed.
+    """Write the input of a run as a trace that can be replayed, or the features of its workers and machines.
 
-    Its columns are the second, the events per second, and the same for each source.
+    The columns of a trace are the second, the events per second, and the same for each source. With --features there
+    is a row for each worker or machine and instant, and a column for each feature; a file that ends in .parquet is
+    Parquet, any other CSV.
 
     [bold]Example:[/] foretide runs export latest --out trace.csv
+
+    [bold]Features:[/] foretide runs export latest --features --out features.parquet
     """
-    text = _store(store).export_trace(run, bin_s).to_csv(source)
-    if as_json:
-        text = _json(_columns(text)) + "\n"
+    content = (
+        _exported_features(_store(store), run, out, as_json, {"--bin": bin_s, "--source": source})
+        if features
+        else _exported_trace(_store(store), run, bin_s, source, as_json)
+    )
     if out is None:
-        typer.echo(text, nl=False)
+        typer.echo(content, nl=False)
     else:
-        write_file(out, text, "--out")
+        write_file(out, content, "--out")
 
 
 @app.command()
@@ -127,6 +140,38 @@ def prune(
         typer.echo(_json({"merged": done.merged, "dropped": done.dropped, "runs": done.runs}))
         return
     typer.echo(f"{done.merged:,} records merged, {done.dropped:,} dropped, {done.runs:,} runs dropped or shortened")
+
+
+def _exported_trace(store: RunStore, run: str, bin_s: float | None, source: str | None, as_json: bool) -> str:
+    text = store.export_trace(run, bin_s).to_csv(source)
+    return _json(_columns(text)) + "\n" if as_json else text
+
+
+def _exported_features(
+    store: RunStore, run: str, out: Path | None, as_json: bool, others: Mapping[str, object]
+) -> str | bytes:
+    from foretide.errors import ConfigError
+    from foretide.extras import needs_extra
+    from foretide.store.feature_table import feature_table, to_csv, to_parquet
+
+    for option, given in others.items():
+        if given is not None:
+            raise ConfigError(option, expected="none with --features", got=given, remedy="it is about traces")
+    found = store.run(run)
+    table = feature_table(found.features())
+    if not table["at_s"]:
+        raise ConfigError(
+            "--features",
+            expected="a run on Spark whose workers were measured",
+            got=f"run {found.id} without features",
+            remedy="features are recorded with features_every_s above 0, and kept as long as the store keeps records",
+        )
+    if as_json:
+        return _json(table) + "\n"
+    if out is not None and out.suffix == ".parquet":
+        with needs_extra("spark", "a Parquet file"):
+            return to_parquet(table)
+    return to_csv(table)
 
 
 def _columns(text: str) -> dict[str, list[float]]:

@@ -19,6 +19,7 @@ from foretide.service.views import (
     decision_story,
     event_entry,
     feature_entry,
+    feature_history,
     forecast_columns,
     latency_columns,
     measurement_columns,
@@ -217,6 +218,27 @@ def show_features(request: Request, run: RunName) -> Response:
     for sample in samples or found.features():
         latest[sample.level, sample.owner] = sample
     return json_answer({"features": [feature_entry(sample) for sample in latest.values()]})
+
+
+@router.get(
+    "/{run}/features/{name}",
+    summary="Show a feature over time",
+    response_model=schemas.FeatureHistory,
+    responses=_FOUND,
+)
+def show_feature(
+    request: Request,
+    run: RunName,
+    name: Annotated[str, Path(description="A feature, such as `queueing_ms`.", max_length=100)],
+    level: Annotated[Literal["worker", "machine"], Query(description="Of workers or of machines.")] = "worker",
+    since_s: Since = None,
+    points: Annotated[
+        int, Query(description="At most this many values of each, neighbours averaged.", ge=1, le=10_000)
+    ] = 300,
+) -> Response:
+    """Return one feature of every worker or machine over time; nobody has one that is not known."""
+    samples = state_of(request).run(run).features(_since(since_s), level)
+    return json_answer({"name": name, "level": level, "owners": feature_history(samples, name, points)})
 
 
 @router.get("/{run}/score", summary="Score a run", response_model=schemas.Score, responses=_FOUND)

@@ -14,6 +14,7 @@ __all__ = [
     "DecisionStory",
     "Decisions",
     "Events",
+    "FeatureHistory",
     "Features",
     "Forecasts",
     "Latencies",
@@ -283,6 +284,21 @@ class Features(BaseModel):
     """The latest features of each worker and machine."""
 
     features: list[FeatureEntry]
+
+
+class FeatureSeries(BaseModel):
+    """One feature of a worker or machine over time."""
+
+    at_s: list[float]
+    values: list[float | None]
+
+
+class FeatureHistory(BaseModel):
+    """One feature over time, by worker or machine."""
+
+    name: str
+    level: Literal["worker", "machine"]
+    owners: dict[str, FeatureSeries]
 
 
 class PromiseKept(BaseModel):

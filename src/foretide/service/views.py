@@ -29,6 +29,7 @@ __all__ = [
     "decision_story",
     "event_entry",
     "feature_entry",
+    "feature_history",
     "forecast_columns",
     "latency_columns",
     "measurement_columns",
@@ -245,6 +246,28 @@ def feature_entry(sample: FeatureSample) -> dict[str, Any]:
         "machine": sample.machine,
         "values": values,
     }
+
+
+def feature_history(samples: Sequence[FeatureSample], name: str, points: int) -> dict[str, Any]:
+    """Return one feature over time by worker or machine, each with at most `points` values, neighbours averaged."""
+    found: dict[str, list[tuple[float, float]]] = {}
+    for sample in samples:
+        if name in sample.names:
+            value = float(sample.values[sample.names.index(name)])
+            found.setdefault(sample.owner, []).append((sample.at_s, value))
+    return {owner: _averaged(values, points) for owner, values in found.items()}
+
+
+def _averaged(values: Sequence[tuple[float, float]], points: int) -> dict[str, list[float | None]]:
+    each = -(-len(values) // points)
+    at_s: list[float | None] = []
+    means: list[float | None] = []
+    for first in range(0, len(values), each):
+        part = np.array(values[first : first + each])
+        known = part[np.isfinite(part[:, 1]), 1]
+        at_s.append(float(part[-1, 0]))
+        means.append(rounded(float(known.mean())) if known.size else None)
+    return {"at_s": at_s, "values": means}
 
 
 def run_score(run: RecordedRun, most: int) -> dict[str, Any]:

@@ -4,6 +4,7 @@ import json
 import time
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from postgres_server import PostgresServer
 from typer.testing import CliRunner
@@ -15,8 +16,8 @@ from foretide.control.recorded import RecordedMetrics
 from foretide.forecast import Lr
 from foretide.latency import LatencyHistogram
 from foretide.plan import PaSps
-from foretide.store import RunSpec, RunStore
-from foretide.topology import flow
+from foretide.store import FeatureSample, RunSpec, RunStore
+from foretide.topology import Topology, flow
 from foretide.traces import load_trace
 
 
@@ -33,6 +34,12 @@ def store_name(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 def runner(runner: CliRunner, monkeypatch: pytest.MonkeyPatch, store_name: str) -> CliRunner:
     monkeypatch.setenv("FORETIDE_STORE", store_name)
     return runner
+
+
+def flow_of_one() -> Topology:
+    job = flow("one")
+    job.source("in").operator("a", execution_s=0.01)
+    return job.build()
 
 
 @pytest.fixture
@@ -93,6 +100,29 @@ def test_export_writes_a_trace(runner: CliRunner, run_id: str, tmp_path: Path) -
     assert load_trace(out).rates.tolist() == [150.0] * 4 + [300.0] * 4
     printed = runner.invoke(app, ["runs", "export", "words", "--source", "in"]).stdout
     assert printed.splitlines()[:2] == ["second,events_per_second,in", "0,150.000,150.000"]
+
+
+def test_i3_export_writes_features_as_csv_json_or_parquet(
+    runner: CliRunner, run_id: str, store_name: str, tmp_path: Path
+) -> None:
+    empty = runner.invoke(app, ["runs", "export", "latest", "--features"])
+    assert empty.exit_code == 2 and f"run {run_id} without features" in empty.output
+    with RunStore(store_name, threaded=False) as store, store.begin_run(RunSpec(topology=flow_of_one())) as recorder:
+        recorder.features([FeatureSample.of(5.0, "worker", "1", "host", {"cpu": 40.0, "gc_rate": float("nan")})])
+        recorder.features([FeatureSample.of(6.0, "machine", "host", "host", {"load1": 0.5})])
+    out = tmp_path / "features.parquet"
+    assert runner.invoke(app, ["runs", "export", "latest", "--features", "--out", str(out)]).exit_code == 0
+    assert pq.read_table(out).to_pydict()["load1"] == [None, 0.5]
+    lines = runner.invoke(app, ["runs", "export", "latest", "--features"]).stdout.splitlines()
+    assert lines == [
+        "at_s,level,owner,machine,cpu,gc_rate,load1",
+        "5.0,worker,1,host,40.0,,",
+        "6.0,machine,host,host,,,0.5",
+    ]
+    columns = json.loads(runner.invoke(app, ["runs", "export", "latest", "--features", "--json"]).stdout)
+    assert columns["cpu"] == [40.0, None]
+    wrong = runner.invoke(app, ["runs", "export", "latest", "--features", "--bin", "5"])
+    assert wrong.exit_code == 2 and "expected none with --features" in wrong.output
 
 
 def test_prune_drops_what_is_old_or_named(runner: CliRunner, run_id: str) -> None:

@@ -46,7 +46,7 @@ def test_a_run_is_found_by_id_beginning_and_name(client: TestClient) -> None:
     "rest",
     [
         *("", "/topology", "/topology.svg", "/measurements", "/forecasts", "/decisions", "/decisions/1", "/plan"),
-        *("/advice", "/latencies", "/events", "/features", "/score", "/stream", "/control"),
+        *("/advice", "/latencies", "/events", "/features", "/features/cpu", "/score", "/stream", "/control"),
     ],
 )
 def test_an_unknown_run_is_a_problem_everywhere(client: TestClient, rest: str) -> None:
@@ -154,6 +154,17 @@ def test_events_are_listed_by_kind(client: TestClient) -> None:
 def test_the_latest_features_have_no_nan(client: TestClient) -> None:
     [found] = get(client, "/latest/features")["features"]
     assert found["at_s"] == 60.0 and found["values"] == {"cpu": 50.0, "queueing_ms": None}
+
+
+def test_i3_a_feature_is_shown_over_time_for_each_worker(client: TestClient, store: RunStore) -> None:
+    at_s = [sample.at_s for sample in store.run("latest").features(level="worker")]
+    found = get(client, "/latest/features/cpu")
+    [(owner, series)] = found["owners"].items()
+    assert (found["level"], owner, series["at_s"], series["values"][-1]) == ("worker", "executor-1", at_s, 50.0)
+    few = get(client, "/latest/features/queueing_ms?points=1")["owners"]["executor-1"]
+    assert few == {"at_s": at_s[-1:], "values": [None]}
+    assert get(client, "/latest/features/cpu?level=machine")["owners"] == {}
+    assert client.get("/v1/runs/latest/features/cpu?level=rack").status_code == 422
 
 
 def test_p8_a_run_is_scored(client: TestClient) -> None:

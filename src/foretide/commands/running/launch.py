@@ -16,6 +16,7 @@ from foretide.spark.session.logs import quiet_start
 from foretide.spark.session.shipping import ship_modules
 from foretide.spark.steering.sampling import Sampler
 from foretide.spark.steering.steered_run import SteeredRun, SteeredTopologyRun
+from foretide.spark.workers.health import HealthWatch
 from foretide.store import RunSpec
 
 if TYPE_CHECKING:
@@ -89,7 +90,8 @@ def run_plain(spark: SparkSession, options: RunOptions, switch: StopSwitch, stor
             if recorder is None:
                 switch.follow(run)
             else:
-                with Sampler(run.running, recorder=recorder, events=recorder):
+                watch = HealthWatch(run.running, recorder=recorder)
+                with Sampler(run.running, recorder=recorder, events=recorder), watch:
                     switch.follow(run)
         return run.report
 

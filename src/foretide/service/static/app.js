@@ -14,12 +14,13 @@ const NOTHING = { steerable: false, obstacle: "", paused: false, overrides: [] }
 const DRAW_MS = 250;
 const RUNS_MS = 10000;
 
-const view = { record: null, other: null, control: NOTHING, stop: null, due: null, stale: new Set() };
+const view = { record: null, other: null, control: NOTHING, stop: null, due: null, stale: new Set(), history: null };
 const charts = {
   input: new Chart($("chart-input"), { format: (value) => number(value) }),
   slots: new Chart($("chart-slots"), { format: (value) => number(value) }),
   queue: new Chart($("chart-queue"), { format: (value) => number(value) }),
   latency: new Chart($("chart-latency"), { format: seconds, log: true }),
+  feature: new Chart($("chart-feature"), { format: (value) => number(value) }),
 };
 const dag = new Dag($("dag"), (id) => operator.open(view.record, view.control, id, setControl));
 
@@ -57,13 +58,13 @@ async function open() {
     if (!(await listRuns())) return;
     const span = Number(range) || null;
     const [record, other, control] = await Promise.all([Record.load(run, span), compare ? Record.load(compare, span) : null, get(runPath(run, "/control"))]);
-    Object.assign(view, { record, other });
+    Object.assign(view, { record, other, history: null });
     notice("");
     dag.show(record.topology);
     setControl(control);
     mark("all");
     paint();
-    await compareScores();
+    await Promise.all([compareScores(), loadFeature()]);
     listen();
   } catch (error) {
     notice(error.message);
@@ -79,6 +80,7 @@ function listen() {
   if (record.run.status !== "running") return;
   view.stop = follow(record.run.id, record.run.cursor, (kind, data) => {
     record.apply(kind, data);
+    if (kind === "features") extend(data);
     mark(kind === "end" ? "all" : kind);
   }, show);
 }
@@ -102,6 +104,7 @@ function paint() {
   if (is("decision")) panels.decisions($("decisions"), record);
   if (is("event")) panels.events($("events"), record);
   if (is("features", "event")) panels.workers($("workers"), record);
+  if (is("features")) paintFeature();
   document.body.dataset.at = record.end.toFixed(1);
   stale.clear();
 }
@@ -126,6 +129,34 @@ function paintCharts() {
     line(false, "p95 expected", "--p95", one.outlook.at, one.outlook.p95, { step: true, dash: true }),
     line(false, "promised", "--planned", one.outlook.at, one.outlook.promised, { step: true, dash: true }),
   ].slice(0, one.outlook.level === null ? 1 : 2))), [], range);
+}
+
+async function loadFeature() {
+  const { record } = view;
+  panels.picker($("feature"), record);
+  const [level, name] = $("feature").value.split(" "), span = Number(asked().range) || null;
+  if (!name) return;
+  const since = span ? `&since_s=${record.run.started_at_s + Math.max(0, record.end - span)}` : "";
+  view.history = await get(runPath(record.run.id, `/features/${name}?level=${level}${since}`));
+  mark("features");
+}
+
+// What the stream brings of the feature that is drawn.
+function extend(sample) {
+  const { history } = view;
+  if (!history) return void loadFeature().catch((error) => notice(error.message));
+  if (history.level !== sample.level) return;
+  const series = (history.owners[sample.owner] ||= { at_s: [], values: [] });
+  if (series.at_s.length && sample.at_s <= series.at_s.at(-1)) return;
+  series.at_s.push(sample.at_s);
+  series.values.push(sample.values[history.name] ?? null);
+}
+
+function paintFeature() {
+  const { record, history } = view, span = Number(asked().range) || null;
+  panels.picker($("feature"), record);
+  $("chart-feature").hidden = !history;
+  if (history) charts.feature.show(panels.featureLines(history, record), [], [span ? Math.max(0, record.end - span) : 0, Math.max(record.end, 1)]);
 }
 
 function setControl(control) {
@@ -159,6 +190,7 @@ setTheme(theme());
 
 $("run").addEventListener("change", (event) => ask({ run: event.target.value, compare: asked().compare === event.target.value ? "" : asked().compare }));
 $("compare").addEventListener("change", (event) => ask({ compare: event.target.value }));
+$("feature").addEventListener("change", () => loadFeature().catch((error) => notice(error.message)));
 $("range").addEventListener("change", (event) => ask({ range: event.target.value }));
 $("pause").addEventListener("click", async () => {
   try {

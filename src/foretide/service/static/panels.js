@@ -62,7 +62,7 @@ export function events(list, record) {
 // What a glance should tell; the rest is in the API.
 const SHOWN = {
   worker: [["cpu", "CPU", "%"], ["queueing_ms", "queueing", "ms"], ["execution_ms", "execution", "ms"], ["sending_ms", "sending", "ms"], ["inbound_rate", "events in", "/s"], ["gc_share", "GC", "%"], ["memory_share", "memory", "%"]],
-  machine: [["cpu_user", "user", "%"], ["cpu_system", "system", "%"], ["cpu_iowait", "I/O wait", "%"], ["cpu_busiest", "busiest core", "%"], ["switches", "switches", "/s"], ["load_1", "load", ""], ["memory_used", "memory", "%"]],
+  machine: [["cpu_user", "user", "%"], ["cpu_system", "system", "%"], ["cpu_iowait", "I/O wait", "%"], ["cpu_busiest", "busiest core", "%"], ["pressure_cpu", "held up for a core", "%"], ["load1", "load", ""], ["disk_busy", "disk", "%"]],
 };
 
 export function workers(root, record) {
@@ -78,6 +78,28 @@ export function workers(root, record) {
         judged ? make("td", { class: "health" }, ...health(record, one.owner)) : null,
         ...columns.map(([name, , unit]) => make("td", { class: "nowrap" }, feature(one.values[name], unit))), make("td", { class: "note" }, clock(record.time(one.at_s)))))));
   }));
+}
+
+// Which feature is drawn: all that were seen, workers' first.
+export function picker(select, record) {
+  const names = ["worker", "machine"].flatMap((level) => {
+    const found = [...record.features.values()].find((one) => one.level === level);
+    return found ? Object.keys(found.values).map((name) => `${level} ${name}`) : [];
+  });
+  if (select.options.length === names.length) return;
+  const chosen = select.value || "worker queueing_ms";
+  replace(select, ...names.map((name) => make("option", { value: name, selected: name === chosen }, name.replace(" ", ": ").replaceAll("_", " "))));
+}
+
+const COLOURS = ["--forecast", "--planned", "--observed", "--requested", "--p99", "--input", "--queue"];
+
+// A line for each worker or machine; those beyond the colours share them.
+export function featureLines(history, record) {
+  const owners = Object.keys(history.owners).sort((a, b) => a.localeCompare(b, "en", { numeric: true }));
+  return owners.map((owner, place) => {
+    const { at_s: at, values } = history.owners[owner];
+    return { label: owner, color: COLOURS[place % COLOURS.length], at: at.map((one) => record.time(one)), values };
+  });
 }
 
 const VERDICT = { bypassed: "bad", "slow, kept": "warn", "on probation": "warn" };

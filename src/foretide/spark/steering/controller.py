@@ -37,6 +37,7 @@ from foretide.spark.steering.actuator import Changeable, SparkActuator
 from foretide.spark.steering.monitor import Observed, Sample, SparkMonitor
 from foretide.spark.steering.sampling import Sampler, SampleRecorder
 from foretide.spark.steering.waking import grown_backlog, promise_at_risk
+from foretide.spark.workers.health import FeatureRecorder, HealthWatch
 from foretide.store import RunStore
 from foretide.topology import Topology
 
@@ -64,7 +65,7 @@ class Steerable(Observed, Changeable, Protocol):
         ...
 
 
-class Recorder(SampleRecorder, EventSink, Protocol):
+class Recorder(SampleRecorder, FeatureRecorder, EventSink, Protocol):
     """Keeps what a controller sees and does; `foretide.store.RunRecorder` is one."""
 
     def decided(self, decision: Decision) -> None:
@@ -168,6 +169,8 @@ class Controller(Background):
             clock=self._clock,
             ticks=ticks,
         )
+        #: Records the features of workers and machines (SPEC I3).
+        self.health = HealthWatch(running, recorder=recorder, clock=self._clock)
         self.actuator = SparkActuator(running, executors)
         self._housekeeper = None if executors is None else Housekeeper(executors, self._events)
         #: The records of the latest cycles, oldest first.
@@ -211,6 +214,7 @@ class Controller(Background):
         """Begin to sample and to decide."""
         self.rehearsal.start()
         self.sampler.start()
+        self.health.start()
         if self._housekeeper is not None:
             self._housekeeper.start()
         super().start()
@@ -223,6 +227,7 @@ class Controller(Background):
         super().stop(timeout_s)
         self.memory.keep(self.loop)
         self.sampler.stop(timeout_s)
+        self.health.stop(timeout_s)
         if self._housekeeper is not None:
             self._housekeeper.stop(timeout_s)
 

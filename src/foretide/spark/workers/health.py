@@ -67,7 +67,7 @@ class Presence(WorkerActuator, Protocol):
 
 
 class HealthWatch(Background):
-    """Follows the batches of a running topology: records features, judges workers, acts.
+    """Follows the batches of a running topology: records features and, where it may act, judges workers.
 
     It runs in a thread of its own and never raises into the stream.
 
@@ -75,8 +75,8 @@ class HealthWatch(Background):
     ----------
     running : RunningTopology
         What is watched.
-    actuator : Presence
-        Who bypasses workers.
+    actuator : Presence, optional
+        Who bypasses workers; without it, nobody is judged and features are recorded only.
     settings : HealthSettings
         Policy and patience.
     predictor : HealthPredictor, optional
@@ -98,7 +98,7 @@ class HealthWatch(Background):
     def __init__(
         self,
         running: Batches,
-        actuator: Presence,
+        actuator: Presence | None = None,
         settings: HealthSettings | None = None,
         *,
         predictor: HealthPredictor | None = None,
@@ -113,7 +113,11 @@ class HealthWatch(Background):
         self.events = EventLog(10_000)
         sinks = [self.events] if events is None else [self.events, events]
         self._clock = clock or SystemClock()
-        self.manager = HealthManager(actuator, settings, predictor=predictor, events=FanOut(*sinks), clock=self._clock)
+        self.manager = (
+            None
+            if actuator is None
+            else HealthManager(actuator, settings, predictor=predictor, events=FanOut(*sinks), clock=self._clock)
+        )
         self._running, self._actuator, self._trainer, self._recorder = running, actuator, trainer, recorder
         self._log, self._seen = FeatureLog(), dict[str, int]()
         #: The latest features, oldest first.
@@ -127,23 +131,24 @@ class HealthWatch(Background):
                 self._seen[batch.stage] = batch.batch_id
                 self._keep(self._log.take(batch))
                 self._machines |= {id: worker.machine for id, worker in batch.workers.items()}
-                if batch.workers:
+                if batch.workers and self.manager is not None and self._actuator is not None:
                     looks.append(self.manager.look(signals_of(batch.workers), self._actuator.present()))
                 self._remember(batch)
-        if self._running_tasks is not None and (stalled := self._running_tasks.signals()):
-            looks.append(self._look_at(stalled))
-        if self._trainer is not None and (models := self._trainer.tick(self._clock.now_s())):
-            self.manager.adopt(HealthPredictor(models))
+        if self.manager is not None and self._actuator is not None:
+            if self._running_tasks is not None and (stalled := self._running_tasks.signals()):
+                looks.append(self._look_at(self.manager, self._actuator, stalled))
+            if self._trainer is not None and (models := self._trainer.tick(self._clock.now_s())):
+                self.manager.adopt(HealthPredictor(models))
         return looks
 
-    def _look_at(self, stalled: Sequence[WorkerSignals]) -> Look:
+    def _look_at(self, manager: HealthManager, actuator: Presence, stalled: Sequence[WorkerSignals]) -> Look:
         """Judge workers whose tasks stall; those that have nothing to do count as usual."""
-        present = self._actuator.present()
+        present = actuator.present()
         busy = {each.worker for each in stalled}
         idle = [WorkerSignals(id, "", {"slowness": 1.0}) for id in present if id not in busy]
         # Spark knows hosts by other names than they do themselves.
         named = [replace(each, machine=self._machines.get(each.worker, each.machine)) for each in (*stalled, *idle)]
-        return self.manager.look(named, present)
+        return manager.look(named, present)
 
     def _remember(self, batch: BatchStatistics) -> None:
         if self._running_tasks is not None:
@@ -151,19 +156,28 @@ class HealthWatch(Background):
                 for seconds in worker.alone_s:
                     self._running_tasks.remember(seconds)
 
+    def stop(self, timeout_s: float = 10.0) -> None:
+        """Stop, with a last look at the batches that are done."""
+        super().stop(timeout_s)
+        self._try_to_look()
+
     def _run(self) -> None:
         while not self._stop.wait(_POLL_S):
-            try:
-                self.look()
-            except Exception:
-                # Whatever is wrong with watching, the stream goes on.
-                _LOG.warning("workers could not be looked at", exc_info=True)
+            self._try_to_look()
+
+    def _try_to_look(self) -> None:
+        try:
+            self.look()
+        except Exception:
+            # Whatever is wrong with watching, the stream goes on.
+            _LOG.warning("workers could not be looked at", exc_info=True)
 
     def _keep(self, samples: Sequence[FeatureSample]) -> None:
         if not samples:
             return
         self.samples.extend(samples)
-        self.manager.features(samples)
+        if self.manager is not None:
+            self.manager.features(samples)
         if self._recorder is not None:
             try:
                 self._recorder.features(samples)
