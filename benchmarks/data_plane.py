@@ -27,6 +27,7 @@ NAMES = (
     "replica_pool",
     "replica_changes",
     "osg",
+    "load_aware",
     "statistics_cost",
 )
 HERE = Path(__file__).resolve().parent

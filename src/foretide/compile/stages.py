@@ -82,19 +82,28 @@ class Stage:
     @property
     def rounds(self) -> int:
         """How many exchanges follow one another: the longest way through the stage, counted in exchanges."""
-        return max(self._depths.values(), default=0)
+        return len(self.carriers)
+
+    @cached_property
+    def carriers(self) -> tuple[frozenset[int], ...]:
+        """The edges that may carry rows at the first exchange, at the second and so on, by their numbers."""
+        found: dict[int, set[int]] = defaultdict(set)
+        for plan in self.exchanges:
+            for depth in {0} if plan in self.inputs else self._depths[plan.edge.start]:
+                found[depth].add(plan.number)
+        return tuple(frozenset(found[depth]) for depth in range(len(found)))
 
     @cached_property
     def readers(self) -> tuple[str, ...]:
         """The operators that run before any exchange."""
-        return tuple(operator.id for operator in self.operators if not self._depths.get(operator.id, 0))
+        return tuple(operator.id for operator in self.operators if not max(self._depths[operator.id], default=0))
 
     @cached_property
-    def _depths(self) -> Mapping[str, int]:
-        """How many exchanges come before each element, on the longest way to it."""
-        depth: dict[str, int] = defaultdict(int)
+    def _depths(self) -> Mapping[str, set[int]]:
+        """How many exchanges come before each element, on each way to it."""
+        depths: dict[str, set[int]] = defaultdict(set) | {source.id: {0} for source in self.sources}
         for plan in self.inputs:
-            depth[plan.edge.end] = max(depth[plan.edge.end], int(plan in self.exchanges))
+            depths[plan.edge.end].add(int(plan in self.exchanges))
         order = [*(source.id for source in self.sources), *(operator.id for operator in self.operators)]
         inside: dict[str, list[EdgePlan]] = defaultdict(list)
         for plan in self.edges:
@@ -102,8 +111,8 @@ class Stage:
                 inside[plan.edge.start].append(plan)
         for id in order:
             for plan in inside[id]:
-                depth[plan.edge.end] = max(depth[plan.edge.end], depth[id] + (plan.link == "exchanged"))
-        return depth
+                depths[plan.edge.end] |= {depth + (plan.link == "exchanged") for depth in depths[id]}
+        return depths
 
     @cached_property
     def chains(self) -> tuple[tuple[str, ...], ...]:

@@ -136,8 +136,11 @@ def in_turn(turn: int, replicas: int, out: _I32) -> None:
 
 
 @njit
-def load_aware(utilisations: _F64, step: float, turn: int, out: _I32) -> int:
-    """Run Algorithm 1 of PA-SPS for each element of `out`; raises `utilisations`, returns the next turn."""
+def load_aware(utilisations: _F64, steps: _F64, turn: int, out: _I32) -> int:
+    """Run Algorithm 1 of PA-SPS for each element of `out`; raises `utilisations`, returns the next turn.
+
+    `steps` is how far a tuple raises the utilisation of each replica.
+    """
     replicas = utilisations.size
     for row in range(out.size):
         lowest = 0
@@ -148,7 +151,7 @@ def load_aware(utilisations: _F64, step: float, turn: int, out: _I32) -> int:
             lowest = turn
             turn = (turn + 1) % replicas
         else:
-            utilisations[lowest] = min(1.0, utilisations[lowest] + step)
+            utilisations[lowest] = min(1.0, utilisations[lowest] + steps[lowest])
         out[row] = lowest
     return turn
 

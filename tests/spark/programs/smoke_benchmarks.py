@@ -37,6 +37,7 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "replica_pool": HARNESS,
     "rescale_gap": HARNESS,
     "osg": HARNESS,
+    "load_aware": HARNESS,
     "flink": HARNESS,
     "closed_loop": HARNESS,
     "attach": HARNESS,

@@ -110,6 +110,19 @@ def test_two_sources_that_meet_inline_share_a_stage_and_queued_they_do_not() -> 
     assert [stage.id for stage in meeting(queued=True).stages] == ["one", "two", "both"]
 
 
+def test_carriers_are_the_edges_that_rows_may_change_tasks_at_exchange_by_exchange() -> None:
+    job = flow("ways")
+    first = job.source("in").operator("a")
+    first.operator("b", grouping="fields:k").into("end", grouping="fields:k")
+    first.into("end", grouping="global")
+    job.operator("end").operator("last", grouping="load-aware")
+    stage = only(compile_stages(job.build()))
+    names = [{str(plan.edge) for plan in stage.exchanges if plan.number in edges} for edges in stage.carriers]
+    # What comes to the end straight away goes on to the last operator one exchange before the rest.
+    assert names == [{"a -> b", "a -> end"}, {"b -> end", "end -> last"}, {"end -> last"}]
+    assert stage.rounds == 3
+
+
 def test_chains_follow_branches_and_stop_at_exchanges() -> None:
     job = flow("branches")
     split = job.source("in").operator("split", outputs=("x", "y"))

@@ -75,6 +75,25 @@ def test_table_for_an_interval_has_the_shares_of_the_whole_interval() -> None:
     assert set(grouping.table(8).tolist()) == {1}  # the next 256 tuples alone do not level it
 
 
+def test_a_tuple_raises_the_utilisation_of_a_slow_replica_further() -> None:
+    # et/td = 1/8; at half the speed 1/4. 0 (.125 0), 1 (.125 .25), 0 (.25 .25), 0 (.375 .25), 1 (.375 .5), 0 (.5 .5).
+    grouping = LoadAware(2, execution_s=0.125, td_s=1.0, speeds=[1.0, 0.5])
+    assert sent(grouping, 6) == [0, 1, 0, 0, 1, 0]
+    assert grouping.utilisations == (0.5, 0.5)
+
+
+def test_at_a_barrier_no_replica_has_work_and_none_is_ever_full() -> None:
+    full = LoadAware(3, execution_s=1.0, td_s=1.0, utilisations=[1.0, 0.0, 1.0]).at_barrier(0)
+    assert np.bincount(full.assign(np.arange(3000)).replicas).tolist() == [1000, 1000, 1000]
+
+
+def test_as_many_senders_as_replicas_divide_few_tuples_exactly() -> None:
+    # Each sender has 5 tuples for speeds 3 : 1 : 1, three of them 15: 9, 3 and 3.
+    grouping = LoadAware(3, speeds=[3.0, 1.0, 1.0])
+    counts = [np.bincount(grouping.at_barrier(s).assign(np.arange(5)).replicas, minlength=3) for s in range(3)]
+    assert np.sum(counts, axis=0).tolist() == [9, 3, 3]
+
+
 @pytest.mark.parametrize(
     ("options", "setting"),
     [
@@ -85,6 +104,8 @@ def test_table_for_an_interval_has_the_shares_of_the_whole_interval() -> None:
         ({"utilisations": [0.1, 1.1]}, "utilisations"),
         ({"utilisations": [0.1, -0.1]}, "utilisations"),
         ({"utilisations": ["x", 0.1]}, "utilisations"),
+        ({"speeds": [1.0]}, "speeds"),
+        ({"speeds": [1.0, 0.0]}, "speeds"),
     ],
 )
 def test_errors_name_the_setting(options: dict[str, object], setting: str) -> None:

@@ -176,11 +176,23 @@ class TestExchanges:
         assert isinstance(stage_route(local_stage(grouped("partial-key:key"), "in"), 4), PartialKey)
         assert sorted(ids(batch.at("out"))) == ALL_IDS
 
-    def test_load_aware_fills_idle_replicas_first_and_loses_nothing(self, local_stage: Local) -> None:
-        options = {"execution_s": 0.001, "td_s": 10.0, "utilisations": [0.9, 0.0, 0.0]}
-        batch = local_stage(grouped(GroupingSpec("load-aware", options=options)), "in").run({"in": EVENTS}, 3)
+    def test_load_aware_divides_by_speed_and_loses_nothing(self, local_stage: Local) -> None:
+        grouping = GroupingSpec("load-aware", options={"speeds": [1.0, 2.0, 1.0]})
+        batch = local_stage(grouped(grouping), "in").run({"in": EVENTS}, 3)
         counts = batch.rows_in("b")
-        assert counts.get(0, 0) < 50 and abs(counts[1] - counts[2]) <= 3
+        assert abs(counts[1] - 2 * counts[0]) <= 6 and abs(counts[0] - counts[2]) <= 3
+        assert sorted(ids(batch.at("out"))) == ALL_IDS
+
+    def test_load_aware_has_more_tasks_than_slots_where_workers_differ(self, local_stage: Local) -> None:
+        stage = local_stage(grouped("load-aware"), "in")
+        quick, slow = (
+            {"worker": {"id": id}, "operators": {"b": (999, 999, s, 0, 0, 0)}} for id, s in (("0", 1), ("1", 3))
+        )
+        stage.router.learn([quick, slow])
+        batch = stage.run({"in": EVENTS}, 2)
+        total = sum(batch.rows_in("b").values())
+        # Speeds 1 and 1/3: both begin with a quarter of all, and who is through takes the half that is left.
+        assert [batch.rows_in("b")[task] / total for task in range(3)] == pytest.approx([0.25, 0.25, 0.5], abs=0.01)
         assert sorted(ids(batch.at("out"))) == ALL_IDS
 
     @pytest.mark.parametrize("grouping", ["osg:key", "load-aware", "dynamic"])

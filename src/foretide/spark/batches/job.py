@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -44,8 +44,8 @@ class StageJob:
         Where to run.
     stage : str
         The stage, for messages.
-    rounds : int
-        How often rows are exchanged between tasks.
+    rounds : sequence of sets of int
+        The edges that may carry rows from task to task, exchange after exchange; see `Stage.carriers`.
     key, program : str and bytes
         What tasks run, and the key that workers keep it under.
     attempts : int
@@ -58,7 +58,7 @@ class StageJob:
         self,
         spark: SparkSession,
         stage: str,
-        rounds: int,
+        rounds: Sequence[frozenset[int]],
         program: tuple[str, bytes],
         attempts: int,
         stopping: threading.Event,
@@ -85,7 +85,7 @@ class StageJob:
         raise AssertionError("a batch is attempted at least once")
 
     def _execute(self, order: BatchOrder, first: FirstRound) -> JobResult:
-        alone = self._rounds == 0 and first.entry is None
+        alone = not self._rounds and first.entry is None
         cells = self._run_alone(order) if alone else self._run_rounds(order, first)
         found = JobResult()
         for edge, payload in cells:
@@ -107,9 +107,10 @@ class StageJob:
         """Run one round of tasks after another, with an exchange between them."""
         task = StageTask(*self.program, order, first=True, entry=first.entry)
         rows = first.frame.mapInArrow(task, _ENVELOPE)
-        for _ in range(self._rounds):
+        for edges in self._rounds:
+            targets = max(order.routes[number].replicas for number in edges)
             task = StageTask(*self.program, replace(order, slices=()), first=False)
-            rows = rows.repartitionById(order.slots, "target").mapInArrow(task, _ENVELOPE)
+            rows = rows.repartitionById(targets, "target").mapInArrow(task, _ENVELOPE)
         table = rows.toArrow()
         return zip(table["edge"].to_pylist(), table["payload"].to_pylist(), strict=True)
 

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from foretide.compile.stages import EdgePlan, Stage
-from foretide.grouping import Grouping, LoadAware, Osg, OsgTask, make_grouping, utilisation
-from foretide.spark.tasks.statistics import BatchStatistics
+from foretide.grouping import Grouping, LoadAware, Osg, OsgTask, make_grouping
+from foretide.spark.batches.speeds import WorkerSpeeds, cut_by_speed
 from foretide.store import RuntimeConfig
 
 __all__ = ["Router", "check_options"]
 
 # Options of an edge that say how it is compiled, not how it routes.
 _COMPILER_OPTIONS = ("exchange",)
-_PER_REPLICA = ("weights", "utilisations")
+_PER_REPLICA = ("weights", "utilisations", "speeds")
 # Tuples of OSG that are executed before sketches are compared: batches are short, so it must learn from few.
 _OSG_WINDOW = 256
 
@@ -41,17 +41,29 @@ class Router:
         self._groupings: dict[int, Grouping] = {}
         self._options: dict[int, Mapping[str, Any]] = {}
         self._learners: dict[int, OsgTask] = {}
+        self._speeds = {
+            plan.number: WorkerSpeeds(plan.edge.end)
+            for plan in stage.exchanges
+            if plan.edge.grouping.name == LoadAware.name
+        }
 
-    def routes(self, tasks: int, config: RuntimeConfig) -> dict[int, Grouping]:
-        """Return the grouping of every exchange for a batch of so many tasks, under the options in force."""
-        return {number: self._route(plan, tasks, config) for number, plan in self._plans.items()}
+    def routes(self, tasks: int, config: RuntimeConfig, cores: int | None = None) -> dict[int, Grouping]:
+        """Return the grouping of every exchange for a batch of so many tasks, under the options in force.
 
-    def learn(self, results: Iterable[Mapping[str, Any]], batch: BatchStatistics) -> None:
+        Where workers differ in speed, a load-aware one has more targets than there are tasks: see `cut_by_speed`. With
+        more tasks than `cores`, quick workers take more of them anyway.
+        """
+        found = {number: self._route(plan, tasks, config) for number, plan in self._plans.items()}
+        if cores is None or tasks <= cores:
+            found |= {n: self._by_speed(n, route) for n, route in found.items() if isinstance(route, LoadAware)}
+        return found
+
+    def learn(self, results: Sequence[Mapping[str, Any]]) -> None:
         """Let groupings that go by load learn from what the tasks of a batch report."""
+        for speeds in self._speeds.values():
+            speeds.learn(results)
         for number, grouping in self._groupings.items():
-            if isinstance(grouping, LoadAware):
-                self._groupings[number] = self._balanced(grouping, self._plans[number], batch)
-            elif isinstance(grouping, Osg):
+            if isinstance(grouping, Osg):
                 self._teach(number, grouping, results)
 
     def _route(self, plan: EdgePlan, tasks: int, config: RuntimeConfig) -> Grouping:
@@ -69,16 +81,17 @@ class Router:
         self._groupings[plan.number] = known
         return known
 
-    def _balanced(self, grouping: LoadAware, plan: EdgePlan, batch: BatchStatistics) -> LoadAware:
-        """Return the grouping with the utilisations of the last batch (SPEC P3 Eq. 1)."""
-        parts = [batch.operators.get((plan.edge.end, replica)) for replica in range(grouping.replicas)]
-        rows = np.array([0 if part is None else part.rows_in for part in parts], dtype=np.float64)
-        busy_s = sum(part.busy_s for part in parts if part is not None)
-        if not rows.sum() or not busy_s or batch.duration_s <= 0:
+    def _by_speed(self, number: int, grouping: LoadAware) -> Grouping:
+        """Return a load-aware grouping that divides events by the speeds of workers (SPEC P3).
+
+        Departures on Spark: a batch begins with idle replicas (`LoadAware.at_barrier`), so no utilisation of the last
+        one counts, and a share goes to the worker that is free, not to a replica by its number.
+        """
+        if "speeds" in self._options[number]:
             return grouping
-        execution_s = busy_s / rows.sum()
-        measured = np.minimum(utilisation(rows, execution_s, batch.duration_s), 1.0)
-        return grouping.with_utilisation(measured, execution_s=execution_s)
+        known = self._speeds[number]
+        shares = cut_by_speed(known.of_slots(grouping.replicas), known.work_s)
+        return make_grouping(grouping.name, len(shares), speeds=shares * len(shares))
 
     def _teach(self, number: int, grouping: Osg, results: Iterable[Mapping[str, Any]]) -> None:
         """Let OSG take note of what tasks executed, and hand the sketches on once they are stable.

@@ -79,7 +79,7 @@ class StageRunner:
         self._stopping = threading.Event()
         self._ends = StageEnds(stage, workspace, settings, edges, self._stopping)
         program = f"{stage.id}/{uuid.uuid4().hex}", cloudpickle.dumps(self._make_program())
-        self._job = StageJob(spark, stage.id, stage.rounds, program, settings.batch_attempts, self._stopping)
+        self._job = StageJob(spark, stage.id, stage.carriers, program, settings.batch_attempts, self._stopping)
         self.statistics: deque[BatchStatistics] = deque(maxlen=settings.kept_batches)
         self.totals = StageTotals()
         self._watch = FailureWatch(settings)
@@ -193,6 +193,10 @@ class StageRunner:
         batch.replicas = replicas
         self._account(batch, done.results)
 
+    @property
+    def _cores(self) -> int:
+        return int(self._spark.sparkContext.defaultParallelism)
+
     def _reading_tasks(self, rows: Mapping[str, int] | None, tasks: int) -> int:
         """Return how many tasks read the inputs: where an exchange follows anyway, no more than there is work for."""
         if rows is None or not self._feed.dealt or not self.stage.rounds:
@@ -233,7 +237,7 @@ class StageRunner:
             batch_id,
             tasks,
             slices=first.slices,
-            routes=self._router.routes(tasks, config),
+            routes=self._router.routes(tasks, config, self._cores),
             writers=self._ends.writers(batch_id, transactions),
             collected=self._ends.collected,
             encoders=self._ends.encoders,
@@ -242,10 +246,10 @@ class StageRunner:
 
     def _account(self, batch: BatchStatistics, results: Sequence[Mapping[str, Any]]) -> None:
         batch.take(results, time.time())
-        self._router.learn(results, batch)
+        self._router.learn(results)
         self.statistics.append(batch)
         self.totals += StageTotals.of(batch)
-        side_by_side = min(batch.slots, self._spark.sparkContext.defaultParallelism)
+        side_by_side = min(batch.slots, self._cores)
         # What an operator on DataFrames costs, only the whole of the batch can tell.
         on_frames = any(operator.mode == "dataframe" for operator in self.stage.operators)
         busy_s = sum(part.busy_s for part in batch.operators.values())

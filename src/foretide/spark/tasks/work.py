@@ -161,7 +161,7 @@ class Work:
         rows, targets = self._assign(plan, row_keys(plan, batch, first))
         order = np.argsort(targets, kind="stable")
         indices = order if rows is None else rows[order]
-        counts = np.bincount(targets, minlength=self._order.slots)
+        counts = np.bincount(targets)
         sorted_rows = batch.take(pa.array(indices))
         ends = np.cumsum(counts)
         for target in np.flatnonzero(counts).tolist():
