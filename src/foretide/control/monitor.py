@@ -12,7 +12,7 @@ from foretide.control.rate_history import RateHistory
 from foretide.control.settings import LoopSettings
 from foretide.errors import MetricsError, NotReadyError
 from foretide.plan.load import measured_execution_s, measured_shares
-from foretide.records import Floats, Measurement, Window
+from foretide.records import Floats, Measurement, Window, mean_cpu
 from foretide.topology import Topology
 
 __all__ = ["Monitor"]
@@ -198,7 +198,7 @@ class Monitor:
             execution_s=self._execution_s,
             utilisation=_utilisation(recent, busy_s),
             replicas=last.replicas,
-            cpu=next((m.cpu for m in reversed(recent) if m.cpu is not None), None),
+            cpu=mean_cpu([(each.cpu, each.duration_s) for each in recent if each.cpu is not None]),
             measurement_ids=tuple(measurement.id for measurement in recent),
             batches=tuple(batch for measurement in recent for batch in measurement.batches),
         )

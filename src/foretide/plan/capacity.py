@@ -32,19 +32,19 @@ def usable_cpu(cpu: CpuUse, weight: float = 0.3) -> Floats:
     r"""Return the share of its core that each replica can count on.
 
     D2 Eq. 7 of [DABS]_, :math:`\lambda\max(Util_X, Resa_X) + \frac1n(1 - \sum_{Y\ne X} Util_Y)` over the n replicas on
-    the core, with `weight` for :math:`\lambda`. Departure: the result is kept within .01 and 1, since a core has no
-    more than itself to give and the others' use as measured can exceed it.
+    the core, with `weight` for :math:`\lambda`. Departures: what runs there and is no replica counts among the others'
+    use and not in n, since the paper's cores run nothing else; and the result is kept within .01 and 1, since a core
+    has no more than itself to give and the others' use as measured can exceed it. Rows of no replica are NaN.
 
     >>> two_on_one_core = CpuUse(operator=[0, 1], core=[0, 0], used=[0.5, 0.2], reserved=[0.4, 0.4])
     >>> usable_cpu(two_on_one_core)
     array([0.55, 0.37])
     """
     _, core = np.unique(cpu.core, return_inverse=True)
-    replicas_there = np.bincount(core)[core]
+    replicas_there = np.maximum(np.bincount(core, weights=cpu.is_replica)[core], 1.0)
     others = np.bincount(core, weights=cpu.used)[core] - cpu.used
     share = weight * np.maximum(cpu.used, cpu.reserved) + (1.0 - others) / replicas_there
-    usable: Floats = np.clip(share, _LEAST_CPU, 1.0)
-    return usable
+    return np.where(cpu.is_replica, np.clip(share, _LEAST_CPU, 1.0), np.nan)
 
 
 def operator_cpu(cpu: CpuUse | None, operators: int, weight: float = 0.3) -> Floats:
@@ -92,5 +92,5 @@ def _least_by_operator(cpu: CpuUse, values: Floats, operators: int) -> Floats:
             "build the record from the layout of the running topology"
         )
     least = np.full(operators, np.inf)
-    np.minimum.at(least, cpu.operator, values)
+    np.minimum.at(least, cpu.operator[cpu.is_replica], values[cpu.is_replica])
     return np.where(np.isinf(least), 1.0, least)

@@ -15,12 +15,16 @@ def mean_utilisation(situation: Situation) -> Floats:
     window = situation.window
     if window.cpu is None:
         return window.utilisation
-    operators = len(window.layout.operators)
-    replicas = np.bincount(window.cpu.operator, minlength=operators)[:operators]
-    used = np.bincount(window.cpu.operator, weights=window.cpu.used, minlength=operators)[:operators]
+    operators, own = len(window.layout.operators), window.cpu.is_replica
+    operator = window.cpu.operator[own]
+    replicas = np.bincount(operator, minlength=operators)[:operators]
+    used = np.bincount(operator, weights=window.cpu.used[own], minlength=operators)[:operators]
     return np.divide(used, replicas, out=np.array(window.utilisation, dtype=np.float64), where=replicas > 0)
 
 
 def busy_now(situation: Situation) -> Floats:
-    """Return the replicas that the last interval kept busy: the demand, for planners that do not compute one."""
-    return np.nan_to_num(mean_utilisation(situation)) * situation.replicas
+    """Return the replicas that the last interval kept busy: the demand, for planners that do not compute one.
+
+    It goes by busy time: a replica that waits within an event computes nothing and serves nobody else.
+    """
+    return np.nan_to_num(situation.window.utilisation) * situation.replicas

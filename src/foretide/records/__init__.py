@@ -5,12 +5,14 @@ unless a name says otherwise. May import `errors` only.
 """
 
 from foretide.records.columns import Floats, Ints, Layout
+from foretide.records.cpu import OUTSIDE, CpuUse, mean_cpu, placed
 from foretide.records.forecast import Forecast
-from foretide.records.measured import BatchRun, CpuUse, Measurement, Window
+from foretide.records.measured import BatchRun, Measurement, Window
 from foretide.records.plan import Action, ActionStatus, Plan, Term
 from foretide.records.sharing import Hiring, SharedSlots
 
 __all__ = [
+    "OUTSIDE",
     "Action",
     "ActionStatus",
     "BatchRun",
@@ -25,4 +27,6 @@ __all__ = [
     "SharedSlots",
     "Term",
     "Window",
+    "mean_cpu",
+    "placed",
 ]

@@ -81,7 +81,9 @@ def is_whole(values: npt.NDArray[Any]) -> bool:
     return values.dtype.kind in "iu" or bool(np.isfinite(values).all() and (values == np.floor(values)).all())
 
 
-def set_amounts(record: object, name: str, names: Sequence[object], *, dtype: type = np.float64) -> None:
+def set_amounts(
+    record: object, name: str, names: Sequence[object], *, dtype: type = np.float64, least: float = 0
+) -> None:
     """Replace field `name` of a frozen record by a read-only column, checked against the names it stands for."""
     try:
         column = np.asarray(getattr(record, name), dtype=np.float64)
@@ -92,10 +94,10 @@ def set_amounts(record: object, name: str, names: Sequence[object], *, dtype: ty
             f"{name}: expected one value for each of {len(names)} columns, got shape {column.shape}; "
             "build the record from the layout of the running topology"
         )
-    bad = np.flatnonzero(~(np.isfinite(column) & (column >= 0)))
+    bad = np.flatnonzero(~(np.isfinite(column) & (column >= least)))
     if bad.size:
         raise MetricsError(
-            f"{name} of {names[bad[0]]!r}: expected a finite amount of at least 0, got {column[bad[0]]}; "
+            f"{name} of {names[bad[0]]!r}: expected a finite amount of at least {least:g}, got {column[bad[0]]}; "
             "check what the metric source measures there"
         )
     if dtype is np.int64 and not is_whole(column):

@@ -9,35 +9,9 @@ import numpy as np
 
 from foretide.errors import MetricsError
 from foretide.records.columns import SHORTEST_S, Floats, Ints, Layout, read_only, set_amounts
+from foretide.records.cpu import CpuUse
 
-__all__ = ["BatchRun", "CpuUse", "Measurement", "Window"]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class CpuUse:
-    """The CPU that single replicas used, as columns over replicas (SPEC D2).
-
-    Parameters
-    ----------
-    operator : array of int
-        The column of the operator that the replica belongs to.
-    core : array of int
-        The core that it ran on, numbered across the cluster.
-    used, reserved : array of float
-        The share of that core that it used and that is reserved for it, 1 being the whole core.
-    """
-
-    operator: Ints
-    core: Ints
-    used: Floats
-    reserved: Floats
-
-    def __post_init__(self) -> None:
-        rows = range(np.size(self.operator))
-        for name in ("operator", "core"):
-            set_amounts(self, name, rows, dtype=np.int64)
-        for name in ("used", "reserved"):
-            set_amounts(self, name, rows)
+__all__ = ["BatchRun", "Measurement", "Window"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,7 +161,7 @@ class Window:
     replicas : array of int over operators
         Replicas observed at the end of the interval.
     cpu : CpuUse, optional
-        The latest CPU figures.
+        The CPU that each replica used, mean over the interval; None where none was measured.
     measurement_ids : tuple of str
         The measurements of the interval.
     batches : tuple of BatchRun

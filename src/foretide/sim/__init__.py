@@ -6,12 +6,13 @@ May import `control`, `compile` and what lies below them; never Spark.
 from foretide.sim.load import Arrivals, Service
 from foretide.sim.outcome import SimulationReport
 from foretide.sim.run import simulate
-from foretide.sim.settings import Failure, Keys, MicroBatch, Restart, SimulationSettings, Workers
+from foretide.sim.settings import Cpu, Failure, Keys, MicroBatch, Restart, SimulationSettings, Workers
 from foretide.sim.stress import Stress
 from foretide.sim.system import SimulatedSystem, Totals
 
 __all__ = [
     "Arrivals",
+    "Cpu",
     "Failure",
     "Keys",
     "MicroBatch",

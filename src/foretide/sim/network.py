@@ -231,7 +231,8 @@ def _splitters(topology: Topology, settings: SimulationSettings, streams: Random
 
 def _are_even(services: list[Service], settings: SimulationSettings) -> bool:
     """Return whether every service of an operator takes equally long and nothing is lost or distinguished."""
-    special = (settings.queue_bound, settings.timeout_s, settings.workers, settings.keys)
+    cores = None if settings.cpu is None else settings.cpu.cores
+    special = (settings.queue_bound, settings.timeout_s, settings.workers, settings.keys, cores)
     plain = settings.queue == "operator" and all(setting is None for setting in special)
     return plain and all(service.constant_s is not None for service in services)
 

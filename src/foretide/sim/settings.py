@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from foretide.config import Settings
 
-__all__ = ["Failure", "Keys", "MicroBatch", "Restart", "SimulationSettings", "Workers"]
+__all__ = ["Cpu", "Failure", "Keys", "MicroBatch", "Restart", "SimulationSettings", "Workers"]
 
 
 class Failure(Settings):
@@ -44,6 +44,18 @@ class Workers(Settings):
         if any(failure.host >= self.hosts for failure in self.failures):
             raise ValueError(f"failures of hosts 0 to {self.hosts - 1}")
         return self
+
+
+class Cpu(Settings):
+    """The cores that replicas compute on (SPEC D2)."""
+
+    cores: int | None = Field(
+        default=None, ge=1, description="Cores that all replicas share, placed around them in turn; unset, one each."
+    )
+    share: float = Field(
+        default=1.0, gt=0, le=1, description="Part of an execution time that is CPU time; in the rest a replica waits."
+    )
+    reserved: float = Field(default=1.0, gt=0, le=1, description="Part of a core that is reserved for each replica.")
 
 
 class Restart(Settings):
@@ -120,6 +132,10 @@ class SimulationSettings(Settings):
     )
     keys: Keys | None = Field(default=None, description="Values of events and their costs; unset, all are alike.")
     workers: Workers | None = Field(default=None, description="The hosts; unset, all replicas are equally fast.")
+    cpu: Cpu | None = Field(
+        default=None,
+        description="Cores and what replicas use of them; unset, each has one, and CPU time is busy time.",
+    )
     restart: Restart | None = Field(default=None, description="What a change of replicas costs; unset, nothing.")
     micro_batch: MicroBatch | None = Field(default=None, description="Batches as on Spark; unset, event by event.")
 
@@ -130,6 +146,8 @@ class SimulationSettings(Settings):
         for name in ("queue_bound", "timeout_s", "workers"):
             if getattr(self, name) is not None:
                 raise ValueError(f"{name} unset where micro_batch is set")
+        if self.cpu is not None and self.cpu.cores is not None:
+            raise ValueError("cpu.cores unset where micro_batch is set, which has cores of its own")
         if self.queue != "operator":
             raise ValueError("queue 'operator' where micro_batch is set")
         return self

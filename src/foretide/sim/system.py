@@ -15,6 +15,7 @@ from foretide.errors import ConfigError, MetricsError
 from foretide.latency import LatencyHistogram
 from foretide.records import BatchRun, Floats, Ints, Measurement, Plan, SharedSlots
 from foretide.sim.batches import BatchNetwork
+from foretide.sim.cores import Cores
 from foretide.sim.network import Network
 from foretide.sim.settings import SimulationSettings
 from foretide.sim.stations.base import Occupancy
@@ -96,7 +97,11 @@ class SimulatedSystem:
         self._network: Network | BatchNetwork = kind(topology, traces, self._settings, seed)
         self._began_at_s, self._steps, self._received = clock.now_s(), 0, 0
         self._activation = Activation(topology, self._settings.activation_s)
-        self._network.resize(self._activation.active, 0.0)
+        batches, cpu = self._settings.micro_batch, self._settings.cpu
+        self._cores = (
+            None if cpu is None else Cores(cpu, self._network.stations, None if batches is None else batches.cores)
+        )
+        self._resize(self._activation.active, 0.0)
         self._measured: list[Measurement] = []
         self._before = self._so_far()
 
@@ -231,10 +236,15 @@ class SimulatedSystem:
         for replicas in self._activation.take_due(now_s + self._settings.step_s / 2):
             if isinstance(self._network, BatchNetwork):
                 self._network.hire(self._activation.hiring)
-            self._network.resize(replicas, now_s)
+            self._resize(replicas, now_s)
             if self._settings.restart is not None:
                 restart = self._settings.restart
                 self._network.stop(now_s + restart.downtime_s, lose=restart.loses)
+
+    def _resize(self, replicas: Ints, now_s: float) -> None:
+        self._network.resize(replicas, now_s)
+        if self._cores is not None:
+            self._cores.place(replicas)
 
     def _step(self) -> Measurement:
         step_s = self._settings.step_s
@@ -253,6 +263,7 @@ class SimulatedSystem:
             queued=self.queued,
             busy_s=np.maximum(busy_s, 0.0),
             replicas=self._activation.active,
+            cpu=None if self._cores is None else self._cores.use(step_s),
             latency_s=self._network.exit.take_step_s(),
             batches=self._batches(),
             slot_s=self._slot_s(),

@@ -13,7 +13,7 @@ import numpy as np
 
 from foretide.errors import ForetideError
 from foretide.latency import LatencyHistogram
-from foretide.records import Layout, Measurement
+from foretide.records import Layout, Measurement, mean_cpu
 from foretide.store.databases.codec import pack, unpack
 from foretide.store.databases.database import Row
 from foretide.store.rows import TableRow, latency_of, latency_row, measurement_of_row, measurement_row
@@ -49,8 +49,8 @@ def merge_measurements(run_id: str, layout: Layout, rows: Sequence[Row]) -> list
 def joined(measurements: Sequence[Measurement]) -> Measurement:
     """Return stretches that follow one another as one long one.
 
-    Amounts and busy times add up; queues, replicas and CPU are those of the end; latency is the mean by events that
-    the last operators finished, or by time if there were none.
+    Amounts and busy times add up; queues and replicas are those of the end; the CPU of each replica is its mean, and
+    latency the mean by events that the last operators finished, or by time if there were none.
     """
     last = measurements[-1]
     sums = {name: np.sum([getattr(one, name) for one in measurements], axis=0) for name in _SUMS}
@@ -61,7 +61,7 @@ def joined(measurements: Sequence[Measurement]) -> Measurement:
         latency_s=_latency(measurements),
         batches=(),
         slot_s=None if last.slot_s is None else sum(one.held_s for one in measurements),
-        cpu=next((one.cpu for one in reversed(measurements) if one.cpu is not None), None),
+        cpu=mean_cpu([(one.cpu, one.duration_s) for one in measurements if one.cpu is not None]),
     )
 
 

@@ -259,9 +259,21 @@ def test_an_equal_layout_of_another_object_fits() -> None:
     Monitor(same, SETTINGS).add([measured(10.0)])
 
 
-def test_the_last_cpu_figures_are_kept() -> None:
-    use = CpuUse(np.array([0]), np.array([0]), np.array([0.5]), np.array([1.0]))
-    assert monitor_with(measured(10.0), measured(20.0, cpu=use), measured(30.0)).window(30.0).cpu is use
+def test_d2_the_cpu_of_an_interval_is_its_mean_over_the_time_that_each_replica_was_there() -> None:
+    """The first replica used .2 for 10 s and .8 for 10 s; the second was there for the last 10 s alone."""
+    one = CpuUse(operator=[0], core=[0], used=[0.2], reserved=[1.0])
+    two = CpuUse(operator=[0, 0], core=[0, 1], used=[0.8, 0.6], reserved=[1.0, 1.0])
+    cpu = monitor_with(measured(10.0, cpu=one), measured(20.0), measured(30.0, cpu=two)).window(30.0).cpu
+    assert cpu is not None
+    assert cpu.core.tolist() == [0, 1]
+    assert cpu.used.tolist() == [0.5, 0.6]
+
+
+def test_d2_work_that_is_counted_late_is_not_more_than_a_core() -> None:
+    late = CpuUse(operator=[0], core=[0], used=[3.0], reserved=[1.0])
+    cpu = monitor_with(measured(10.0, cpu=late), measured(20.0, cpu=late)).window(20.0).cpu
+    assert cpu is not None
+    assert cpu.used.tolist() == [1.0]
 
 
 def test_a_window_does_not_change_after_it_was_given() -> None:

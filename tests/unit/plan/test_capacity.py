@@ -7,7 +7,7 @@ import pytest
 
 from foretide.errors import MetricsError
 from foretide.plan.capacity import capacity, ideal_capacity, operator_cpu, reserved_cpu, usable_cpu
-from foretide.records import CpuUse
+from foretide.records import OUTSIDE, CpuUse
 
 # Fig. 3: three threads on one core. A uses more than it reserved, B and C less.
 FIG_3 = CpuUse(operator=[0, 1, 2], core=[0, 0, 0], used=[0.5, 0.1, 0.2], reserved=[0.3, 0.3, 0.3])
@@ -31,6 +31,14 @@ def test_d2_eq7_counts_neighbours_on_the_same_core_only() -> None:
     """Cores 7 and 1000: alone there, a replica has λ·max(used, reserved) + 1 - 0, kept at a whole core."""
     cpu = CpuUse(operator=[0, 0, 1], core=[7, 1000, 1000], used=[0.9, 0.2, 0.4], reserved=[0.1, 0.1, 0.1])
     np.testing.assert_allclose(usable_cpu(cpu), [1.0, 0.06 + 0.6 / 2, 0.12 + 0.8 / 2])
+
+
+def test_d2_eq7_what_is_no_replica_takes_cpu_but_is_no_neighbour() -> None:
+    """On core 0 two replicas and something that uses .4: .3·max(.2, .5) + (1 - .1 - .4)/2, .3·.5 + (1 - .2 - .4)/2."""
+    cpu = CpuUse(operator=[0, 1, OUTSIDE], core=[0, 0, 0], used=[0.2, 0.1, 0.4], reserved=[0.5, 0.5, 0.0])
+    np.testing.assert_allclose(usable_cpu(cpu), [0.15 + 0.5 / 2, 0.15 + 0.4 / 2, np.nan])
+    np.testing.assert_allclose(operator_cpu(cpu, operators=2), [0.4, 0.35])
+    np.testing.assert_allclose(reserved_cpu(cpu, operators=2), [0.5, 0.5])
 
 
 def test_d2_eq7_stays_above_0_on_a_crowded_core() -> None:

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from foretide.plan.base import Situation
 from foretide.plan.planners.incremental import Incremental
-from foretide.records import CpuUse
+from foretide.records import OUTSIDE, CpuUse
 
 MakeSituation = Callable[..., Situation]
 
@@ -31,12 +31,15 @@ def test_d5_stays_in_bounds(make_situation: MakeSituation) -> None:
 
 
 def test_d5_measured_cpu_goes_before_busy_time(make_situation: MakeSituation) -> None:
-    """O1 used (.9 + .8)/2 = .85 of a core; O2 .1; nothing measured of O3, which was busy half the time."""
-    cpu = CpuUse(operator=[0, 0, 1], core=[0, 1, 2], used=[0.9, 0.8, 0.1], reserved=[1.0] * 3)
+    """O1 used (.9 + .8)/2 = .85 of a core; O2 .1; nothing measured of O3, which was busy half the time.
+
+    What runs beside the replicas is not theirs. The demand is what was busy, computing or not.
+    """
+    cpu = CpuUse(operator=[0, 0, 1, OUTSIDE], core=[0, 1, 2, 2], used=[0.9, 0.8, 0.1, 0.9], reserved=[1.0] * 4)
     plan = Incremental().plan(make_situation(utilisation=0.5, replicas=4, cpu=cpu))
     assert plan.replicas.tolist() == [5, 3, 4]
     assert plan.terms[0].values == pytest.approx([0.85, 0.1, 0.5])
-    assert plan.demand == pytest.approx([3.4, 0.4, 2.0])
+    assert plan.demand == pytest.approx([2.0, 2.0, 2.0])
 
 
 def test_an_unknown_utilisation_changes_nothing(make_situation: MakeSituation) -> None:

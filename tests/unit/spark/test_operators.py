@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import pytest
 
 from foretide.spark.errors import OperatorError
+from foretide.spark.tasks import operators
 from foretide.spark.tasks.operators import OperatorRunner, OperatorSpec, Outputs
 from foretide.topology import Operator
 from foretide.traces.replay import EVENT_TIME
@@ -69,7 +70,19 @@ class TestModes:
         assert (op.rows_in, op.rows_out, op.failed, op.letters) == (4, 4, 0, [])
         assert op.busy_s > 0
         op.reset()
-        assert (op.rows_in, op.rows_out, op.busy_s) == (0, 0, 0.0)
+        assert (op.rows_in, op.rows_out, op.busy_s, op.cpu_s) == (0, 0, 0.0, 0.0)
+
+    def test_d2_the_cpu_time_of_the_thread_is_told_from_the_time_that_passes(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The clock of the thread goes on by 3 s in a first batch and by 2 s in a second, whatever passes outside."""
+        clock = iter([10.0, 13.0, 20.0, 22.0])
+        monkeypatch.setattr(operators, "thread_time", lambda: next(clock))
+        op = runner(doubled_row)
+        op.run(EVENTS)
+        op.run(EVENTS)
+        assert op.cpu_s == 5.0
+        assert op.busy_s < 5.0
 
     @pytest.mark.parametrize("mode", MODES)
     def test_columns_that_stay_keep_their_types(self, mode: str) -> None:

@@ -70,9 +70,9 @@ class TestChains:
         total = sum(part.num_rows for part in EVENTS[:4])
         counts = Counter[str]()
         for result in batch.results:
-            for id, (rows_in, rows_out, busy_s, waited_s, failed, failing_s) in result["operators"].items():
+            for id, (rows_in, rows_out, busy_s, waited_s, failed, failing_s, cpu_s) in result["operators"].items():
                 counts.update({f"{id} in": rows_in, f"{id} out": rows_out, "failed": failed})
-                assert busy_s > 0 and waited_s > 0 and failing_s == 0
+                assert busy_s > 0 and waited_s > 0 and failing_s == 0 and cpu_s > 0
         assert counts == {
             "odd in": total,
             "odd out": total // 2,

@@ -95,7 +95,7 @@ def result(replica: int, rows: int, due_us: int, operator: str = "count") -> dic
     times.add(instants(*[due_us] * rows))
     reported = {
         "replica": replica,
-        "operators": {operator: (rows, 2 * rows, 0.5, 1.5, 1, 0.125)},
+        "operators": {operator: (rows, 2 * rows, 0.5, 1.5, 1, 0.125, 0.375)},
         "edges": {"0": rows},
         "event_times": times.to_json(),
     }
@@ -108,8 +108,8 @@ class TestBatch:
         batch = BatchStatistics("in", 3, 1, 2, {"in": 30}, started_at_s=100.0)
         batch.take([result(0, 10, 99_000_000), result(1, 20, 99_000_000), result(0, 5, 99_000_000)], 102.0)
         assert batch.duration_s == 2.0
-        assert batch.operators["count", 0] == OperatorStatistics(15, 30, 1.0, 3.0, 2, 0.25)
-        assert batch.by_operator() == {"count": OperatorStatistics(35, 70, 1.5, 4.5, 3, 0.375)}
+        assert batch.operators["count", 0] == OperatorStatistics(15, 30, 1.0, 3.0, 2, 0.25, 0.75)
+        assert batch.by_operator() == {"count": OperatorStatistics(35, 70, 1.5, 4.5, 3, 0.375, 1.125)}
         assert batch.edges == {0: 35}
 
     def test_latency_runs_from_the_instant_due_to_the_commit(self) -> None:

@@ -40,6 +40,7 @@ class SharedStation:
         self._arrived_from = 0
         self._serving: Floats = np.empty((self._lanes, 0))
         self._pool = _servers(hosts, settings.workers or Workers())
+        self._unslowed: Floats = self._pool.slowness.copy()
         self._replicas = 1
 
     @property
@@ -60,6 +61,10 @@ class SharedStation:
         started = self._pool.free_s[self._replicas : replicas]
         np.maximum(started, now_s, out=started)
         self._replicas = replicas
+
+    def slow(self, factors: Floats) -> None:
+        """Let a service of each active replica that begins from now on take so many times as long."""
+        self._pool.slowness[: factors.size] = self._unslowed[: factors.size] * factors
 
     def receive(self, tuples: Floats) -> None:
         """Take the tuples that arrive in the step that is run next, in order."""

@@ -22,6 +22,7 @@ from foretide.errors import MetricsError
 from foretide.latency import LatencyHistogram
 from foretide.records import BatchRun, Floats, Ints, Measurement
 from foretide.spark.inputs.positions import InputState
+from foretide.spark.steering.cpu_meter import CpuMeter
 from foretide.spark.steering.held_slots import HeldSlots
 from foretide.spark.tasks.statistics import BatchStatistics
 from foretide.topology import Topology
@@ -145,7 +146,7 @@ class SparkMonitor:
         self._on_sample, self._collected = on_sample, collected
         self._lock = threading.Lock()
         self._columns = _Columns(running.topology)
-        self._since_ticks = ticks()
+        self._since_ticks, self._cpu = ticks(), CpuMeter(running.topology.layout)
         self._arrived: dict[str, int] = {}
         self._recent = _Recent(period_s)
         self._written: dict[str, int] = {}
@@ -240,6 +241,7 @@ class SparkMonitor:
             queued=self._columns.queued(self._recent.overdue(self._ticks(), inputs)),
             busy_s=tally.busy_s,
             replicas=replicas,
+            cpu=self._cpu.use(replicas, duration_s),
             latency_s=latency.mean_s if latency.count else None,
             batches=tuple(tally.batches),
             slot_s=self._held.add(tally.batches, self._idle(inputs), planned, self._clock.now_s()),
@@ -277,6 +279,7 @@ class SparkMonitor:
                 continue
             self._seen[batch.stage] = batch.batch_id
             self._replicas.update(batch.replicas)
+            self._cpu.take(batch)
             for operator, part in batch.by_operator().items():
                 column = columns.layout.operator_index[operator]
                 tally.processed[column] += part.processed

@@ -102,6 +102,8 @@ class OperatorStatistics:
         Time in the user's code, and the part of it that went into calls that raised.
     waited_s : float
         How long the rows had waited when they were taken, added up.
+    cpu_s : float
+        Time that tasks computed within `busy_s`, as their threads count it.
     """
 
     rows_in: int = 0
@@ -110,6 +112,7 @@ class OperatorStatistics:
     waited_s: float = 0.0
     failed: int = 0
     failing_s: float = 0.0
+    cpu_s: float = 0.0
 
     @property
     def processed(self) -> int:
@@ -129,6 +132,7 @@ class OperatorStatistics:
         self.waited_s += other.waited_s
         self.failed += other.failed
         self.failing_s += other.failing_s
+        self.cpu_s += other.cpu_s
 
 
 @dataclass

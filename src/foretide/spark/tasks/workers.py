@@ -126,7 +126,7 @@ def _task(result: Mapping[str, Any], began_s: float) -> WorkerStatistics:
         start_s=start_s,
         task_s=start_s + task["took_s"],
     )
-    for rows_in, rows_out, busy_s, waited_s, failed, _ in result["operators"].values():
+    for rows_in, rows_out, busy_s, waited_s, failed, *_ in result["operators"].values():
         done.rows_in += rows_in
         done.rows_out += rows_out
         done.busy_s += busy_s
