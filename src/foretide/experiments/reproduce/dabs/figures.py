@@ -236,8 +236,11 @@ def _notes(figure: Figure) -> tuple[str, ...]:
         "operator takes 6 ms a tuple, so six are busy at the top. Poisson arrivals, lognormal service (CV .2).",
         "Monitoring every 10 s, timeout 30 s, λ = .3, β = .8, combine = max, as the paper's table 2 has them. Every "
         "change restarts the topology for 5.5 s and drops what is queued and what arrives; a tuple older than 30 s is "
-        "discarded. Dephased tuples are both.",
-        "The learner has its knowledge from the test stream itself, as in the paper; it learnt where changes are free. "
+        "discarded. Dephased tuples are both. Replicas are placed in turn around the 18 cores of the paper's nine "
+        "machines; CPU is what they use of them, which AUTOSCALE+ and the incremental strategy go by. What tasks "
+        "reserve is not printed: a core each.",
+        "The learner has its knowledge from the test stream itself, as in the paper: 25 passes in the simulator, with "
+        "the costs of values, the cores and the losses at changes that the runs have, and other randomness. "
         "Monitoring pauses after a change for AUTOSCALE+, of which the paper says so. The paper does not say so of the "
         "others; the rows *with pause* give it to them too, which changes much; every statement is checked for both.",
         "The last panel has what came in less what came out, so far: dephased tuples, and those still inside.",

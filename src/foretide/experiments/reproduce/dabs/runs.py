@@ -7,27 +7,32 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-import numpy as np
-
 from foretide.clock import ManualClock
-from foretide.control import ControlLoop, FluidSystem, LoopSettings, Parts
+from foretide.control import ControlLoop, LoopSettings, Parts
 from foretide.experiments.reproduce.contract import Scope
 from foretide.experiments.reproduce.dabs.streams import OBSERVED, dabs_topology, stream
 from foretide.experiments.reproduce.sim_runs import RunOutcome, first_part, recorded
 from foretide.forecast import Basic
 from foretide.plan import Planner, make_planner
 from foretide.plan.planners.rlearning import RLearning
-from foretide.sim import Keys, Restart, SimulationSettings, simulate
+from foretide.sim import Cpu, Keys, Restart, SimulatedSystem, SimulationSettings, simulate
+from foretide.topology import Topology
+from foretide.traces import RateTrace
 
-__all__ = ["STRATEGIES", "DabsJob"]
+__all__ = ["STRATEGIES", "DabsJob", "experiment_settings", "learned"]
 
 #: The strategies, in the order of the figures.
 STRATEGIES = ("static", "incremental", "rlearning", "autoscale-plus")
 # The paper's monitoring frequency and processing timeout.
 _TD_S, _TIMEOUT_S = 10.0, 30.0
+_LOOP = LoopSettings(td_s=_TD_S, sample_s=1.0, history=100)
+# Nine machines of two cores; what tasks reserve of them is not printed: a core each.
+_CORES = 18
 _DOWNTIME_S = 5.5
 _WEIGHT, _BETA = 0.3, 0.8
 _EPISODES = 25
+# Seeds of episodes, apart from those of runs.
+_FIRST_EPISODE = 1000
 _STEP_S = 5.0
 
 
@@ -60,27 +65,31 @@ class DabsJob:
 
     def run(self) -> RunOutcome:
         """Simulate it."""
-        topology, trace = dabs_topology(self.topology), first_part(stream(self.stream), self.first_s)
-        keys = None if self.topology == "insensitive" else Keys(skew=1.5, sensitive=(OBSERVED,))
         report = simulate(
-            topology,
-            trace,
+            dabs_topology(self.topology),
+            first_part(stream(self.stream), self.first_s),
             planner=_planner(self.strategy, self.topology, self.stream),
-            loop=LoopSettings(td_s=_TD_S, sample_s=1.0, history=100, settle_s=_DOWNTIME_S if self.pause else 0.0),
-            settings=SimulationSettings(
-                queue="replica",
-                arrivals="poisson",
-                service="lognormal",
-                service_cv=0.2,
-                keys=keys,
-                timeout_s=_TIMEOUT_S,
-                restart=Restart(downtime_s=_DOWNTIME_S),
-            ),
+            loop=_LOOP.model_copy(update={"settle_s": _DOWNTIME_S if self.pause else 0.0}),
+            settings=experiment_settings(self.topology),
             seed=self.seed,
             warm_up_s=0.0,
             warm_start=False,
         )
         return recorded(report, _STEP_S)
+
+
+def experiment_settings(topology: str) -> SimulationSettings:
+    """Return how a topology of the experiments runs: its costs by value, its cores, what a change costs."""
+    return SimulationSettings(
+        queue="replica",
+        arrivals="poisson",
+        service="lognormal",
+        service_cv=0.2,
+        keys=None if topology == "insensitive" else Keys(skew=1.5, sensitive=(OBSERVED,)),
+        timeout_s=_TIMEOUT_S,
+        cpu=Cpu(cores=_CORES),
+        restart=Restart(downtime_s=_DOWNTIME_S),
+    )
 
 
 def _planner(strategy: str, topology: str, kind: str) -> Planner:
@@ -95,20 +104,22 @@ def _planner(strategy: str, topology: str, kind: str) -> Planner:
 
 @lru_cache(maxsize=8)
 def _trained(topology: str, kind: str) -> Planner:
-    """Return the learner with a knowledge base from the test stream itself, as in the paper, that learns no more."""
+    return learned(dabs_topology(topology), stream(kind), experiment_settings(topology), _EPISODES)
+
+
+def learned(topology: Topology, trace: RateTrace, settings: SimulationSettings, episodes: int) -> RLearning:
+    """Return the learner with a knowledge base from the test stream itself, as in the paper, that learns no more.
+
+    It learns in the simulator, with everything that the experiment has: what values cost, what a change loses. Each
+    episode is the stream once, with other randomness than that of the runs.
+    """
     learner = RLearning(seed=1)
-    for _ in range(_EPISODES):
-        _episode(learner, topology, kind)
+    for episode in range(episodes):
+        clock = ManualClock()
+        system = SimulatedSystem(topology, trace, clock=clock, settings=settings, seed=_FIRST_EPISODE + episode)
+        parts = Parts(metrics=system, actuator=system, planner=learner, forecaster=Basic(), clock=clock)
+        ControlLoop(topology, parts, _LOOP).run(cycles=int(trace.duration_s / _LOOP.td_s))
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "knowledge.npz"
         learner.save(file)
         return RLearning(learn=False, knowledge_file=file)
-
-
-def _episode(learner: RLearning, topology: str, kind: str) -> None:
-    """Let it learn from the stream once; events as a fluid, changes without a restart."""
-    built, trace, clock = dabs_topology(topology), stream(kind), ManualClock()
-    system = FluidSystem(built, np.repeat(trace.rates, round(trace.bin_s)).tolist(), clock=clock)
-    parts = Parts(metrics=system, actuator=system, planner=learner, forecaster=Basic(), clock=clock)
-    loop = ControlLoop(built, parts, LoopSettings(td_s=_TD_S, sample_s=1.0, history=10))
-    loop.run(cycles=int(trace.duration_s / _TD_S))
