@@ -21,7 +21,7 @@ from foretide.plan.cost import Costs
 from foretide.plan.guards import CalendarWindow, GuardSettings
 from foretide.plan.registry import PLANNERS
 from foretide.service.settings import ServiceSettings
-from foretide.sim.settings import Failure, Keys, MicroBatch, Restart, SimulationSettings, Workers
+from foretide.sim.settings import Cpu, Failure, Keys, MicroBatch, Restart, SimulationSettings, Workers
 from foretide.sim.stress import Stress
 from foretide.spark.attached.settings import AttachSettings
 from foretide.spark.executors import ExecutorSettings
@@ -50,6 +50,7 @@ SETTINGS: tuple[type[BaseModel], ...] = (
     Keys,
     Workers,
     Failure,
+    Cpu,
     Restart,
     MicroBatch,
     Stress,
