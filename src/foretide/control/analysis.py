@@ -9,7 +9,7 @@ from functools import partial
 
 import numpy as np
 
-from foretide.control.trained import TrainedModels
+from foretide.control.models.trained import TrainedModels
 from foretide.errors import NotReadyError
 from foretide.forecast import Forecaster, Series, last_value
 from foretide.forecast.serving import Answer, ForecastServer, shifted

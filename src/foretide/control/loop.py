@@ -13,11 +13,11 @@ import numpy as np
 from foretide.clock import Alarm, Clock, SystemClock
 from foretide.control.analysis import ForecastStage, failed_sources
 from foretide.control.decision import Decision, Failure, Stage, changed_counts
+from foretide.control.models.trained import TrainedModels
 from foretide.control.monitor import Monitor
 from foretide.control.ports import Actuator, MetricSource
 from foretide.control.settings import LoopSettings
 from foretide.control.signals.stage import SignalStage
-from foretide.control.trained import TrainedModels
 from foretide.errors import ActuatorError, NotReadyError, PlanError
 from foretide.events import Event, EventLog, EventSink, Severity
 from foretide.forecast import Forecaster

@@ -9,7 +9,7 @@ from pydantic import PrivateAttr
 
 from foretide.clock import ManualClock
 from foretide.control import ControlLoop, FluidSystem, LoopSettings, Parts
-from foretide.control.trained import TrainedModels, catch_up
+from foretide.control.models.trained import TrainedModels, catch_up
 from foretide.events import Event, EventLog
 from foretide.forecast import Basic, Forecaster, Series
 from foretide.forecast.registry import FORECASTERS
