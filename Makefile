@@ -93,8 +93,8 @@ bench: venv ## Run the benchmarks that need no Spark and write their tables
 	$(BIN)/python benchmarks/simulator.py --markdown docs/benchmarks.md --json benchmarks/results/simulator.json
 	$(BIN)/python benchmarks/run_store.py --markdown docs/benchmarks.md --json benchmarks/results/run_store.json
 
-reproduce: venv ## Make the papers' tables and figures anew, in docs/reproduction (about seven minutes on two cores)
-	$(BIN)/foretide reproduce all --out docs/reproduction
+reproduce: venv ## Make the papers' tables and figures anew, in docs/reproduction (TRACES=DIR: the series of BGElasor)
+	$(BIN)/foretide reproduce all --out docs/reproduction $(if $(TRACES),--traces $(TRACES))
 
 bench-spark: venv java ## Run the benchmarks of the data plane and write their table
 	$(BIN)/python benchmarks/data_plane.py

@@ -98,6 +98,8 @@ class Report:
         What wrote it, as the beginning of a sentence that ends with where the numbers are.
     warning : str
         What a reader must know before the numbers.
+    inputs : sequence of str
+        The data that it was made with.
     head, rows : sequences of str
         Its table; none without rows.
     texts : collection of str
@@ -116,6 +118,7 @@ class Report:
     title: str
     origin: str
     warning: str = ""
+    inputs: Sequence[str] = ()
     head: Sequence[str] = ()
     rows: Sequence[Sequence[str]] = ()
     texts: Collection[str] = ()
@@ -137,6 +140,7 @@ class Report:
         """Return its page as Markdown."""
         parts = [f"# {self.title}", f"{self.origin} [numbers as JSON]({self.name}.json)."]
         parts += [f"**{self.warning}**"] if self.warning else []
+        parts += ["Input:\n\n" + "\n".join(f"- {line}" for line in self.inputs)] if self.inputs else []
         parts += [f"![{self.title}]({self.name}.svg)"] if self.panels else []
         parts += [self.table()] if self.rows else []
         if self.checks:
@@ -155,7 +159,12 @@ class Report:
 
     def numbers(self) -> str:
         """Return its numbers as JSON."""
-        data = {"name": self.name, "title": self.title, **self.data}
+        data = {
+            "name": self.name,
+            "title": self.title,
+            **({"inputs": list(self.inputs)} if self.inputs else {}),
+            **self.data,
+        }
         data |= {"checks": [check.to_data() for check in self.checks], "notes": list(self.notes)}
         return json.dumps(_plain(data), indent=1, ensure_ascii=False) + "\n"
 

@@ -1,12 +1,11 @@
 from __future__ import annotations
 
 import pickle
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from foretide.experiments.reproduce.bgelasor.long_traces import LOADS, TRACES_VARIABLE, long_trace, traces_folder
+from foretide.experiments.reproduce.bgelasor.long_traces import LOADS, long_trace
 from foretide.experiments.reproduce.bgelasor.runs import DayJob, Foreseen
 from foretide.experiments.reproduce.contract import Scope
 from foretide.experiments.reproduce.dabs.runs import DabsJob
@@ -156,7 +155,7 @@ def test_forecasts_made_beforehand_come_one_after_the_other() -> None:
 
 @pytest.mark.parametrize("load", LOADS)
 def test_made_up_loads_have_a_day_and_no_gap(load: str) -> None:
-    series = long_trace(load, published=False)
+    series = long_trace(load, None)
     per_day = round(86_400 / series.step_s)
     assert series.values.size == 60 * per_day
     assert np.isfinite(series.values).all()
@@ -165,18 +164,8 @@ def test_made_up_loads_have_a_day_and_no_gap(load: str) -> None:
     assert by_hour.max() > 1.5 * by_hour.min()
 
 
-def test_published_loads_are_looked_for_where_the_variable_says(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(TRACES_VARIABLE, str(tmp_path))
-    assert traces_folder() is None
-    for load in LOADS:
-        (tmp_path / f"bgelasor_{load}.csv").write_text("datetime,tuples\n")
-    assert traces_folder() == tmp_path
-
-
 def test_b4_a_day_costs_cba_less_than_spea() -> None:
-    day = DayJob("periodic", 1, published=False, first_s=86_400.0 / 8, forecaster="lr").run()
+    day = DayJob("periodic", 1, folder=None, first_s=86_400.0 / 8, forecaster="lr").run()
     assert day.known["optimal"] <= day.known["cba"] < day.known["spea"]
     assert day.needs.size == day.planners["cba"].instances.size == 36
     for run in day.planners.values():

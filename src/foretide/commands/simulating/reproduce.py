@@ -31,6 +31,13 @@ def reproduce(
         float | None,
         typer.Option(help="Only the first seconds of every input, to try it out.", metavar="S"),
     ] = None,
+    traces: Annotated[
+        Path | None,
+        typer.Option(
+            help="A folder with the series of BGElasor: bgelasor_periodic.csv and bgelasor_fluctuating.csv.",
+            metavar="DIR",
+        ),
+    ] = None,
     list_: Annotated[bool, typer.Option("--list", help="List the experiments and do nothing else.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print what holds, or the list, as JSON.")] = False,
 ) -> None:
@@ -38,9 +45,13 @@ def reproduce(
 
     Each experiment writes a page with a table of our numbers, the paper's and the deviation, a figure, and the numbers
     as JSON; runs that several of them need are made once. A statement of a paper is printed with whether it holds.
+    Page and output say which data was used. The series of BGElasor are not shipped: without --traces, or the
+    environment variable FORETIDE_TRACES, made-up ones stand in.
 
     [bold]Example:[/] foretide reproduce pasps-table2 grouping-fig8 --out reproduction
     """
+    from rich.text import Text
+
     from foretide.commands.simulating.reproduce_view import JobsView, experiments_table
     from foretide.errors import ConfigError
     from foretide.experiments.reproduce import EXPERIMENTS, Scope, find_experiments, run_jobs, to_report, write_index
@@ -57,7 +68,8 @@ def reproduce(
         expected = f"all, or some of {', '.join(EXPERIMENTS)}"
         raise ConfigError("NAME", expected=expected, got="none", remedy="`foretide reproduce --list` describes them")
     found = find_experiments(names)
-    scope = Scope(seeds, first)
+    scope = Scope(seeds, first, traces)
+    inputs = {experiment.name: experiment.inputs(scope) for experiment in found}
     # Before minutes of work: a folder that cannot be created is reported now.
     _make_folder(out)
     jobs = [job for experiment in found for job in experiment.jobs(scope)]
@@ -67,8 +79,12 @@ def reproduce(
     for experiment in found:
         result = experiment.conclude(scope, outcomes)
         to_report(experiment, result, scope).write(out)
-        verdicts.append({"name": experiment.name, "checks": [check.to_data() for check in result.checks]})
-        failing += _print(console, experiment.name, [(check.holds, str(check)) for check in result.checks])
+        checks = [check.to_data() for check in result.checks]
+        verdicts.append({"name": experiment.name, "inputs": list(inputs[experiment.name]), "checks": checks})
+        console.print(Text(experiment.name, style="bold"))
+        for line in inputs[experiment.name]:
+            console.print(Text(f"  input: {line}"), soft_wrap=True)
+        failing += _print(console, [(check.holds, str(check)) for check in result.checks])
     write_index(out, EXPERIMENTS)
     console.print(f"{len(found)} experiments in {out}; {failing} statements do not hold", highlight=False)
     if as_json:
@@ -85,11 +101,10 @@ def _make_folder(out: Path) -> None:
         raise ConfigError("--out", expected="a folder", got=reason, remedy="choose another path") from error
 
 
-def _print(console: Console, name: str, checks: list[tuple[bool, str]]) -> int:
+def _print(console: Console, checks: list[tuple[bool, str]]) -> int:
     """Print the statements of an experiment, and return how many do not hold."""
     from rich.text import Text
 
-    console.print(Text(name, style="bold"))
     for holds, text in checks:
         verdict, _, rest = text.partition(" (")
         console.print(Text.assemble("  ", (verdict, "green" if holds else "yellow"), f" ({rest}"))

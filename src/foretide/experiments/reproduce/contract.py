@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -64,6 +65,8 @@ class Scope:
         Runs with different randomness; seeds are 1, 2, ...
     first_s : float, optional
         Only this many seconds of every input, to try an experiment out. Its numbers cannot be compared.
+    traces : Path, optional
+        The folder with series that are not shipped.
 
     Examples
     --------
@@ -73,6 +76,7 @@ class Scope:
 
     seeds: int = 5
     first_s: float | None = None
+    traces: Path | None = None
 
     def __post_init__(self) -> None:
         if self.seeds < 1:
@@ -215,6 +219,8 @@ class Experiment:
         From a scope to the runs that it needs.
     conclude : callable
         From the scope and the outcomes of the runs to the result.
+    inputs : callable
+        From a scope to the data that the runs are made with, a line for each: file and source, or that it is made up.
     """
 
     name: str
@@ -223,3 +229,4 @@ class Experiment:
     seconds: float
     jobs: Callable[[Scope], Sequence[Job]] = field(repr=False)
     conclude: Callable[[Scope, Outcomes], Result] = field(repr=False)
+    inputs: Callable[[Scope], Sequence[str]] = field(repr=False, default=lambda scope: ())

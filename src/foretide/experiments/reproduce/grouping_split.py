@@ -189,5 +189,6 @@ EXPERIMENTS = (
         3,
         _jobs,
         _conclude,
+        lambda scope: (f"made up: {_RATE:g} tuples/s, Poisson; the schedule of ratios is that of [IDRNN], figure 8",),
     ),
 )

@@ -116,5 +116,13 @@ _NOTES = (
 )
 
 EXPERIMENTS = (
-    Experiment("osg", "DABS, section 7.3: OSG and shuffle grouping, by value and not", "DABS", 15, _jobs, _conclude),
+    Experiment(
+        "osg",
+        "DABS, section 7.3: OSG and shuffle grouping, by value and not",
+        "DABS",
+        15,
+        _jobs,
+        _conclude,
+        lambda scope: ("made up: a steady rate, values drawn by Zipf's law with skew 1.5",),
+    ),
 )

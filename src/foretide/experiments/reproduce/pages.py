@@ -36,6 +36,7 @@ def to_report(experiment: Experiment, result: Result, scope: Scope) -> Report:
             if scope.whole
             else f"Only the first {scope.first_s:g} s of each input: these numbers compare with nothing."
         ),
+        inputs=experiment.inputs(scope),
         head=head,
         rows=rows,
         texts=("metric", "remark"),

@@ -9,7 +9,7 @@ from foretide.experiments.reproduce.orderings import ascending, below, each_seed
 from foretide.experiments.reproduce.pasps.runs import DABS_WEIGHT, SETUP_NOTES, PaspsJob
 from foretide.experiments.reproduce.pasps.tables import compared, course, values_of
 from foretide.experiments.reproduce.published import LATENCY, PRESPS_TABLE_3, PROCESSED, PSPS_BY_TD, SAVED
-from foretide.experiments.reproduce.sim_runs import by_seed
+from foretide.experiments.reproduce.sim_runs import by_seed, shipped_input
 
 __all__ = ["EXPERIMENTS"]
 
@@ -94,6 +94,10 @@ def _td_panels(rows: Sequence[Comparison]) -> tuple[Panel, ...]:
     return tuple(panels)
 
 
+def _inputs(scope: Scope) -> tuple[str, ...]:
+    return (shipped_input(_TRACE),)
+
+
 def _td_jobs(scope: Scope) -> list[PaspsJob]:
     return [*_flat(_td_rows(scope).values()), *_flat(_td_rows(scope, "basic").values())]
 
@@ -110,6 +114,7 @@ EXPERIMENTS = (
         10,
         lambda s: _flat(_table_rows(s).values()),
         _table,
+        _inputs,
     ),
-    Experiment("presps-td", "PSPS: what its interval td does", "PRESPS", 25, _td_jobs, _of_td),
+    Experiment("presps-td", "PSPS: what its interval td does", "PRESPS", 25, _td_jobs, _of_td, _inputs),
 )

@@ -13,7 +13,7 @@ from foretide.records import Floats
 from foretide.sim.outcome import SimulationReport
 from foretide.traces import RateTrace
 
-__all__ = ["RunOutcome", "by_seed", "first_part", "read_again", "recorded"]
+__all__ = ["RunOutcome", "by_seed", "first_part", "read_again", "recorded", "shipped_input"]
 
 # The traces were read off published plots, to about this part of full scale.
 _READING_ERROR = 0.003
@@ -100,6 +100,18 @@ def read_again(trace: RateTrace, seed: int) -> RateTrace:
     error = np.random.default_rng([seed, 0x7EAD]).uniform(-1.0, 1.0, trace.rates.size)
     rates = np.maximum(trace.rates + _READING_ERROR * trace.peak_rate * error, 0.0)
     return RateTrace(trace.name, trace.bin_s, np.where(trace.rates > 0, rates, 0.0))
+
+
+def shipped_input(trace: str) -> str:
+    """Return where the rates of a PA-SPS experiment come from: plots in [Wladdimiro2024]_.
+
+    >>> shipped_input("pasps_dns")[:40]
+    '`pasps_dns.csv`, shipped with Foretide: '
+    """
+    return (
+        f"`{trace}.csv`, shipped with Foretide: input rate in bins of 5 s, read off the plots of [Wladdimiro2024], "
+        f"chapter 'Experimentation', to ±{_READING_ERROR:.1%} of full scale"
+    )
 
 
 def by_seed(runs: Sequence[RunOutcome], metric: Metric) -> tuple[float, ...]:

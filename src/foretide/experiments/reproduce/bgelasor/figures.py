@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from foretide.experiments.reproduce.bgelasor.long_traces import LOADS, TRACES_VARIABLE, traces_folder
+from foretide.experiments.reproduce.bgelasor.long_traces import LOADS, input_lines
 from foretide.experiments.reproduce.bgelasor.runs import HORIZON, PLANNERS, DayJob, DayOutcome, PlannerDay
 from foretide.experiments.reproduce.contract import (
     Check,
@@ -37,6 +37,10 @@ Values = dict[str, tuple[float, ...]]
 
 def _jobs(scope: Scope) -> list[DayJob]:
     return [job for load in LOADS for job in DayJob.for_scope(scope, load)]
+
+
+def _inputs(scope: Scope) -> tuple[str, ...]:
+    return input_lines(scope.traces)
 
 
 def _days(scope: Scope, outcomes: Outcomes) -> Days:
@@ -77,7 +81,7 @@ def _figure_4(scope: Scope, outcomes: Outcomes) -> Result:
             below(f"{load}, day known beforehand: CBA costs less than SPEA", known, "CBA", "SPEA", _RELATIVE),
             _cheapest(load, known),
         ]
-    return Result(tuple(rows), tuple(checks), _cost_panels(days), _notes())
+    return Result(tuple(rows), tuple(checks), _cost_panels(days), _NOTES)
 
 
 def _cheapest(load: str, known: Values) -> Check:
@@ -107,7 +111,7 @@ def _figure_5(scope: Scope, outcomes: Outcomes) -> Result:
             below(f"{load}: SREA is less steady than CBA", unsteady, "CBA", "SREA", _UNSTEADY),
             below(f"{load}: CBA is the fastest, SPEA included", latency, "CBA", "SPEA", LATENCY),
         ]
-    return Result(tuple(rows), tuple(checks), _adaptation_panels(days), _notes())
+    return Result(tuple(rows), tuple(checks), _adaptation_panels(days), _NOTES)
 
 
 def _cost_panels(days: Days) -> tuple[Panel, ...]:
@@ -168,30 +172,28 @@ def _adaptation_panels(days: Days) -> tuple[Panel, ...]:
     )
 
 
-def _notes() -> tuple[str, ...]:
-    folder = traces_folder()
-    source = (
-        "Input: the two loads published with BGElasor (`bgelasor_periodic.csv`, 5 min bins, and "
-        "`bgelasor_fluctuating.csv`, 10 min bins); the third, stable load could not be had."
-        if folder is not None
-        else "Input: **made-up seasonal series**, since the files published with BGElasor were not there. Put them "
-        f"into a folder and name it in the environment variable {TRACES_VARIABLE} to use them."
-    )
-    return (
-        source,
-        "An epoch is a bin. Each seed takes another day after day 50; `auto` has learnt from the two weeks before it "
-        f"and forecasts {HORIZON} epochs ahead. p_o = 8000, p_u = p_d = 5000, p_r = 100, as printed.",
-        "The capacity of an instance is not printed: here the load's 99th percentile keeps ten busy. Rates are scaled "
-        "to 100 events/s there; latencies come from the simulator, Poisson arrivals, changes free and at once, queues "
-        "without a bound.",
-        "The paper shows curves and prints no numbers: its statements are checked instead. It compares timetables made "
-        "from predictions; *day known beforehand* has the same with the truth in their place.",
-        "At the paper's prices CBA finds the exact optimum on these days, so both columns agree.",
-    )
+_NOTES = (
+    "An epoch is a bin. Each seed takes another day after day 50; `auto` has learnt from the two weeks before it "
+    f"and forecasts {HORIZON} epochs ahead. p_o = 8000, p_u = p_d = 5000, p_r = 100, as printed.",
+    "The capacity of an instance is not printed: here the load's 99th percentile keeps ten busy. Rates are scaled "
+    "to 100 events/s there; latencies come from the simulator, Poisson arrivals, changes free and at once, queues "
+    "without a bound.",
+    "The paper shows curves and prints no numbers: its statements are checked instead. It compares timetables made "
+    "from predictions; *day known beforehand* has the same with the truth in their place.",
+    "At the paper's prices CBA finds the exact optimum on these days, so both columns agree.",
+)
 
 
 EXPERIMENTS = (
-    Experiment("bgelasor-fig4", "BGElasor, figure 4: cost under SREA, SPEA and CBA", "BGElasor", 80, _jobs, _figure_4),
+    Experiment(
+        "bgelasor-fig4",
+        "BGElasor, figure 4: cost under SREA, SPEA and CBA",
+        "BGElasor",
+        80,
+        _jobs,
+        _figure_4,
+        _inputs,
+    ),
     Experiment(
         "bgelasor-fig5",
         "BGElasor, figure 5: adaptation frequency and latency under SREA, SPEA and CBA",
@@ -199,5 +201,6 @@ EXPERIMENTS = (
         80,
         _jobs,
         _figure_5,
+        _inputs,
     ),
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -97,16 +98,16 @@ class DayJob:
 
     load: str
     day: int
-    published: bool
+    folder: Path | None
     first_s: float = _DAY_S
     forecaster: str = Auto.name
 
     @classmethod
     def for_scope(cls, scope: Scope, load: str) -> tuple[DayJob, ...]:
         """Return the days of a load, one per seed; a scope that is not whole has the first quarter of each."""
-        published = traces_folder() is not None
+        folder = traces_folder(scope.traces)
         first_s = _DAY_S if scope.whole else _DAY_S / 4
-        return tuple(cls(load, seed, published, first_s) for seed in scope.numbers)
+        return tuple(cls(load, seed, folder, first_s) for seed in scope.numbers)
 
     @property
     def label(self) -> str:
@@ -120,7 +121,7 @@ class DayJob:
 
     def run(self) -> DayOutcome:
         """Forecast the day, and simulate every planner on it."""
-        series = long_trace(self.load, self.published)
+        series = long_trace(self.load, self.folder)
         per_day = round(_DAY_S / series.step_s)
         # Ten days of test data: the same ones are reused if more are needed.
         first = (_FIRST_DAY + (self.day - 1) % 10) * per_day

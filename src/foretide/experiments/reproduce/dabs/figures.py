@@ -256,6 +256,7 @@ def _experiment(figure: Figure) -> Experiment:
         seconds=40 if figure.topology == "complex" else 25,
         jobs=partial(_jobs, figure),
         conclude=partial(_conclude, figure),
+        inputs=lambda scope: (f"made up: a {figure.stream} stream, whose figure in [DABS] (figure 11) has no numbers",),
     )
 
 

@@ -28,7 +28,7 @@ from foretide.experiments.reproduce.published import (
     PROCESSED,
     SAVED,
 )
-from foretide.experiments.reproduce.sim_runs import RunOutcome, by_seed
+from foretide.experiments.reproduce.sim_runs import RunOutcome, by_seed, shipped_input
 
 __all__ = ["EXPERIMENTS", "compared", "course", "values_of"]
 
@@ -306,6 +306,7 @@ def _experiment(table: int, what: str, seconds: float) -> Experiment:
         seconds=seconds,
         jobs=partial(_jobs, table),
         conclude=partial(_conclude, table, what),
+        inputs=lambda scope: (shipped_input(_TRACES.get(table, _SMOOTHED)),),
     )
 
 
