@@ -14,7 +14,6 @@ __all__ = [
     "pareto_front",
     "processed_ratio",
     "replica_changes",
-    "replica_seconds",
     "saved_resources",
     "throughput_degradation",
 ]
@@ -64,21 +63,6 @@ def mean_absolute_percentage_error(actual: npt.ArrayLike, expected: npt.ArrayLik
     """
     truth, guess = _pair("actual", actual, "expected", expected)
     return _mean_relative_error(truth, guess)
-
-
-def replica_seconds(replicas: npt.ArrayLike, interval_s: npt.ArrayLike) -> float:
-    """Return the total used: replicas × seconds, summed over intervals (rows) and operators (columns).
-
-    The intervals are all of one length, or have one each.
-
-    >>> replica_seconds([[1, 2], [1, 3]], interval_s=30.0)
-    210.0
-    """
-    seconds = np.asarray(interval_s, dtype=np.float64)
-    if not (seconds > 0).all():
-        raise ConfigError("interval_s", expected="more than 0 seconds", got=interval_s)
-    table = np.asarray(replicas, dtype=np.float64)
-    return float((table.reshape(len(table), -1).sum(axis=1) * seconds).sum())
 
 
 def replica_changes(replicas: npt.ArrayLike) -> int:

@@ -69,11 +69,8 @@ def test_latency_of_an_interval_without_events_does_not_count() -> None:
     assert math.isnan(none.mean_s) and math.isnan(none.quantile_s(0.95)) and math.isnan(none.quantile_s(0.99))
 
 
-def test_replica_seconds_and_changes() -> None:
-    table = [[1, 2], [1, 3], [2, 2]]
-    assert metrics.replica_seconds(table, interval_s=30.0) == 11 * 30.0
-    assert metrics.replica_seconds(table, interval_s=[10.0, 20.0, 30.0]) == 3 * 10.0 + 4 * 20.0 + 4 * 30.0
-    assert metrics.replica_changes(table) == 3
+def test_changes_are_counted_by_operator() -> None:
+    assert metrics.replica_changes([[1, 2], [1, 3], [2, 2]]) == 3
     assert metrics.replica_changes([1, 1, 2]) == 1
     assert metrics.replica_changes([[5, 5]]) == 0
 
@@ -84,7 +81,6 @@ def test_replica_seconds_and_changes() -> None:
         (lambda: metrics.saved_resources([], 4), "replicas"),
         (lambda: metrics.throughput_degradation([1, 2], [1]), "sent"),
         (lambda: metrics.processed_ratio([1], [1, 2]), "processed"),
-        (lambda: metrics.replica_seconds([1], 0.0), "interval_s"),
     ],
 )
 def test_series_that_do_not_fit_are_refused(call: Any, setting: str) -> None:

@@ -34,6 +34,7 @@ __all__ = [
     "note_plan",
     "opening_of",
     "score_run",
+    "yardstick_of",
 ]
 
 #: The metrics of how a run began.
@@ -115,6 +116,15 @@ class Yardstick:
     td_s: float
     from_s: float = -math.inf
     sample_s: float = 5.0
+
+
+def yardstick_of(course: RunCourse, td_s: float, r_over: float | None) -> Yardstick:
+    """Return what a run on Spark is measured by, while it runs and afterwards.
+
+    `r_over` is what the peak of its input needs, as for a simulated run, or the executors that an application may have.
+    Where the input is not known beforehand, the most replicas that there were stand in.
+    """
+    return Yardstick(r_over=r_over or int(course.replicas.sum(axis=1).max(initial=1)), td_s=td_s)
 
 
 class Estimate(NamedTuple):

@@ -117,7 +117,7 @@ class Steering:
             forecaster=self.forecaster_name,
             trace=trace,
             td_s=self.settings.loop.td_s,
-            settings=self.settings.model_dump(mode="json"),
+            settings={**self.settings.model_dump(mode="json"), "r_over": self.overestimated},
         )
 
 

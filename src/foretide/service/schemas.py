@@ -321,7 +321,9 @@ class Score(BaseModel):
     queued_most: float | None
     latency_p50_ms: float | None
     saved: float | None = None
-    r_over: float | None = Field(default=None, description="The replicas that savings are measured against: the pool.")
+    r_over: float | None = Field(
+        default=None, description="The replicas that savings are measured against: what the peak of the input needs."
+    )
     slot_seconds: float | None = None
     latency_mean_ms: float | None = None
     latency_p95_ms: float | None = None

@@ -12,7 +12,7 @@ import numpy as np
 
 from foretide.control.course import RunCourse, while_it_ran
 from foretide.control.recorded import recalled
-from foretide.control.score import OPENING, Yardstick, estimates_of, opening_of, score_run
+from foretide.control.score import OPENING, estimates_of, opening_of, score_run, yardstick_of
 from foretide.errors import MetricsError
 from foretide.events import Event
 from foretide.latency import LatencyHistogram
@@ -271,7 +271,7 @@ def _averaged(values: Sequence[tuple[float, float]], points: int) -> dict[str, l
 
 
 def run_score(run: RecordedRun, most: int) -> dict[str, Any]:
-    """Return the metrics of SPEC P8 of a run so far, savings against the whole pool of replicas."""
+    """Return the metrics of SPEC P8 of a run so far, as its own report has them when it is over."""
     measurements, latencies = run.measurements(last=most), run.latencies()
     topology = topology_of(run.info)
     td_s = run.info.td_s or 30.0
@@ -282,27 +282,31 @@ def run_score(run: RecordedRun, most: int) -> dict[str, Any]:
     body: dict[str, Any] = {
         "seconds": sum(one.duration_s for one in measurements),
         "events": sum(float(one.arrived.sum()) for one in measurements),
-        "replicas_mean": float(np.mean(replicas)) if replicas else None,
+        "replicas_mean": None,
         "replicas_most": max(replicas, default=None),
-        # Queries that share executors have one pool of them together.
-        "pool": int(run.info.settings.get("pool") or topology.maximum_replicas.sum()),
+        "pool": int(topology.maximum_replicas.sum()),
         "queued_most": max((float(one.queued.sum()) for one in measurements), default=None),
         "latency_p50_ms": 1e3 * latency.quantile_s(0.5),
     }
     try:
         decisions = [recalled(stored) for stored in run.decisions(last=most)]
-        by, course = (
-            Yardstick(r_over=float(body["pool"]), td_s=td_s),
-            RunCourse.of(topology, while_it_ran(measurements)),
-        )
+        course = RunCourse.of(topology, while_it_ran(measurements))
+        by = yardstick_of(course, td_s, _overestimated(run.info))
         # Where the beginning is not among what was read, nothing can be said about it.
         opening = opening_of(measurements, latencies, decisions) if len(measurements) < most else None
-        body |= asdict(score_run(course, estimates_of(decisions, td_s), latency, by, opening=opening))
+        score = score_run(course, estimates_of(decisions, td_s), latency, by, opening=opening)
+        body |= {**asdict(score), "replicas_mean": score.r_over * (1.0 - score.saved)}
         body |= {name: run.info.outcome[name] for name in OPENING if run.info.outcome.get(name) is not None}
     except MetricsError:
         pass  # nothing has been measured yet
     kept = promise_kept(run, latencies)
     return {name: rounded(value) for name, value in body.items()} | {"slo": None if kept is None else kept.to_data()}
+
+
+def _overestimated(info: RunInfo) -> float | None:
+    """Return what savings of a run are measured against, where it recorded that; older records call it "pool"."""
+    found = info.outcome.get("r_over") or info.settings.get("r_over") or info.settings.get("pool")
+    return float(found) if found else None
 
 
 def promise_kept(run: RecordedRun, latencies: Sequence[LatencySample]) -> PromiseScore | None:

@@ -1,15 +1,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from fastapi.testclient import TestClient
 
 from foretide.control.recorded import recalled
 from foretide.service import ServiceSettings, create_app
-from foretide.store import RunStore
+from foretide.service.views import run_score
+from foretide.store import RecordedRun, RunInfo, RunStore
 
 Clients = Callable[..., TestClient]
 
@@ -170,8 +172,38 @@ def test_i3_a_feature_is_shown_over_time_for_each_worker(client: TestClient, sto
 def test_p8_a_run_is_scored(client: TestClient) -> None:
     score = get(client, "/latest/score")
     assert score["seconds"] == 60.0 and score["pool"] == 18
-    assert score["saved"] == pytest.approx(1 - score["replicas_mean"] / 18, abs=1e-4)
+    assert score["saved"] == pytest.approx(1 - score["replicas_mean"] / score["r_over"], abs=1e-4)
     assert 0 < score["processed"] <= 1 and score["changes"] > 0
+
+
+@pytest.mark.parametrize(
+    ("outcome", "settings", "r_over"),
+    [
+        ({"r_over": 7.0}, {"r_over": 9.0}, 7.0),
+        ({}, {"r_over": 9.0}, 9.0),
+        ({}, {"pool": 5}, 5.0),
+        ({}, {"r_over": None}, 10.0),
+    ],
+)
+def test_p8_savings_are_measured_against_what_the_run_itself_is_measured_against(
+    recorded: Path, outcome: dict[str, Any], settings: dict[str, Any], r_over: float
+) -> None:
+    with RunStore(recorded) as store:
+        run = store.run("latest")
+        most = max(int(one.replicas.sum()) for one in run.measurements())
+        info = replace(run.info, outcome=outcome, settings=settings)
+        score = run_score(cast(RecordedRun, _Informed(run, info)), 10_000)
+    assert score["r_over"] == (r_over if r_over < 10 else most)
+
+
+class _Informed:
+    """A recorded run with another outcome and other settings."""
+
+    def __init__(self, run: RecordedRun, info: RunInfo) -> None:
+        self._run, self.info = run, info
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._run, name)
 
 
 @pytest.mark.parametrize("query", ["last=0", "last=x", "since_s=nan", "points=0"])

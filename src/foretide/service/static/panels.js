@@ -20,7 +20,7 @@ export function tiles(root, record) {
   const busiest = record.row ? record.row.utilisation.reduce((best, value, place) => (value > best.value ? { value, place } : best), { value: -1, place: 0 }) : null;
   const entries = [
     ["input", number(input), "/s", expected === null ? "" : `next interval ${number(expected)}/s`],
-    ["replicas", active === null ? "–" : String(active), `of ${pool}`, pool ? `${percent(1 - active / pool)} of the pool saved` : ""],
+    ["replicas", active === null ? "–" : String(active), `of ${pool}`, pool ? `${percent(active / pool)} of the pool` : ""],
     ["busiest operator", busiest && busiest.value >= 0 ? percent(busiest.value) : "–", "", busiest ? record.topology.layout.operators[busiest.place] : ""],
     ["queue", number(last(record.queue)), "events", ""],
     ["latency p95", seconds(last(record.latency.p95)), "", `p50 ${seconds(last(record.latency.p50))}, p99 ${seconds(last(record.latency.p99))}`],
@@ -121,7 +121,7 @@ function feature(value, unit) {
 
 // Each metric of SPEC P8, how to write it, and whether less is better.
 const METRICS = [
-  ["replicas, mean", "replicas_mean", (value) => number(value), true], ["saved of the pool", "saved", percent, false],
+  ["replicas, mean", "replicas_mean", (value) => number(value), true], ["saved resources", "saved", percent, false],
   ["slot-seconds", "slot_seconds", (value) => number(value, 4), true], ["latency p50", "latency_p50_ms", (value) => seconds(value / 1000), true],
   ["latency mean", "latency_mean_ms", (value) => seconds(value / 1000), true], ["latency p95", "latency_p95_ms", (value) => seconds(value / 1000), true],
   ["latency p99", "latency_p99_ms", (value) => seconds(value / 1000), true], ["processed ÷ received", "processed", (value) => number(value, 4), false],

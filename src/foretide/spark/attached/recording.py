@@ -39,7 +39,7 @@ class Recording:
             return None
         spec, executors = steering.run_spec(topology, ""), self._settings.executors
         # What may be saved is the difference to all executors, however many queries share them.
-        more = {"executors": executors.model_dump(mode="json"), "pool": executors.maximum}
+        more = {"executors": executors.model_dump(mode="json"), "r_over": executors.maximum}
         try:
             return self.store.begin_run(replace(spec, settings={**spec.settings, **more}))
         except Exception as error:

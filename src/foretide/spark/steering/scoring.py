@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from foretide.control import Decision
 from foretide.control.course import RunCourse, while_it_ran
-from foretide.control.score import RunScore, Yardstick, estimates_of, score_run
+from foretide.control.score import RunScore, estimates_of, score_run, yardstick_of
 from foretide.errors import MetricsError
 from foretide.latency import LatencyHistogram, Opening
 from foretide.plan.promise import Promise, PromiseScore, score_promise
@@ -30,8 +30,7 @@ def score_samples(
     for sample in samples:
         latency.merge(sample.latency)
     course = RunCourse.of(topology, while_it_ran([sample.measurement for sample in samples]))
-    most = int(course.replicas.sum(axis=1).max(initial=1))
-    by = Yardstick(r_over=r_over or most, td_s=td_s)
+    by = yardstick_of(course, td_s, r_over)
     try:
         return score_run(course, estimates_of(decisions, td_s), latency, by, opening=opening)
     except MetricsError:
