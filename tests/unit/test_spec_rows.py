@@ -33,9 +33,7 @@ class Row(NamedTuple):
 def rows() -> list[Row]:
     text = (ROOT / "docs" / "references.md").read_text(encoding="utf-8")
     found = re.findall(r"^\| ([PIBD]\d+) \| (.+?) \| (.+?) \| (.+?) \| (.+?) \|$", text, re.MULTILINE)
-    return [
-        Row(id_, about, CELL.findall(files), *CELL.findall(test), command) for id_, about, files, test, command in found
-    ]
+    return [Row(id_, what, CELL.findall(files), CELL.findall(test)[0], line) for id_, what, files, test, line in found]
 
 
 ROWS = rows()
