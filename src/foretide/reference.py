@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from foretide.control.settings import ControlSettings, LoopSettings
+from foretide.control.settings import ControlSettings, LoopSettings, RetrainingSettings
 from foretide.control.signals.stored import SignalSettings
 from foretide.forecast.registry import FORECASTERS
 from foretide.health.manager import HealthSettings
@@ -37,6 +37,7 @@ SETTINGS: tuple[type[BaseModel], ...] = (
     LoopSettings,
     GuardSettings,
     CalendarWindow,
+    RetrainingSettings,
     SignalSettings,
     Costs,
     StoreSettings,

@@ -129,13 +129,15 @@ class ForecastStage:
             model = self._models[source] = trained
         elif model is None or late:
             model = self._models[source] = self._prototype.clone()
-            model.fit(series)
+            # A network is trained beside the loop, never in it: until then it only follows.
+            (model.update if self._trained is not None and model.offline else model.fit)(series)
         else:
             values: Floats = series.values[series.values.size - new :]
             model.update(replace(series, values=values))
+        fallback = model.untrained is not None
         if self._far_steps:
-            self.outlook[source] = replace(model.predict(self._far_steps), came_from=(window.id,))
-        return replace(model.predict(steps), came_from=(window.id,))
+            self.outlook[source] = replace(model.predict(self._far_steps), fallback=fallback, came_from=(window.id,))
+        return replace(model.predict(steps), fallback=fallback, came_from=(window.id,))
 
     def _newly_trained(self, series: Series, again: bool) -> Forecaster | None:
         """Return a trained model that came meanwhile; the same one `again` where values were missed."""

@@ -186,7 +186,8 @@ def _forecast(forecasts: Mapping[str, Forecast]) -> tuple[Term, ...]:
     return tuple(
         Term(
             f"λ̂({source})",
-            "mean rate forecast" + (" (last value, since the forecaster failed)" if forecast.fallback else ""),
+            "mean rate forecast"
+            + (" (last value, since the forecaster failed or is not trained yet)" if forecast.fallback else ""),
             f"forecaster {forecast.made_by}",
             float(forecast.mean.mean()),
             "events/s",

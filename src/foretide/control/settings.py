@@ -16,7 +16,15 @@ from foretide.plan import Guarded, GuardSettings, Planner, make_planner, standar
 from foretide.plan.promise import Promise, PromiseText, parse_promise
 from foretide.plan.registry import find_planner
 
-__all__ = ["LONGEST_LEAD_S", "ControlSettings", "ExecutorSettings", "LoopSettings", "attached_control", "load_settings"]
+__all__ = [
+    "LONGEST_LEAD_S",
+    "ControlSettings",
+    "ExecutorSettings",
+    "LoopSettings",
+    "RetrainingSettings",
+    "attached_control",
+    "load_settings",
+]
 
 #: The longest lead time of executors that is learnt and planned for, in seconds.
 LONGEST_LEAD_S = 600.0
@@ -95,6 +103,18 @@ class ExecutorSettings(Settings):
         return self
 
 
+class RetrainingSettings(Settings):
+    """How a forecaster that learns offline is trained again while a topology runs (B1)."""
+
+    every_s: float | None = Field(
+        default=300.0, gt=0, description="Seconds from one training to the next, in another process; never if not set."
+    )
+    least: int = Field(default=120, ge=20, description="Values of a source's rate that a training takes, at least.")
+    most: int = Field(
+        default=20_000, ge=100, description="Values that it takes at most: the latest, of recorded runs and this one."
+    )
+
+
 class ControlSettings(Settings):
     """A whole set-up: the loop, its planner with its settings, its forecaster with its, and the guards."""
 
@@ -106,6 +126,9 @@ class ControlSettings(Settings):
     )
     forecasters: dict[str, dict[str, Any]] = Field(
         default_factory=dict, description="Settings of forecasters, by name."
+    )
+    retraining: RetrainingSettings = Field(
+        default_factory=RetrainingSettings, description="Training of networks while a topology runs."
     )
     guards: GuardSettings = Field(default_factory=GuardSettings, description="Guards around the planner.")
     executors: ExecutorSettings | None = Field(
@@ -156,8 +179,8 @@ def attached_control() -> ControlSettings:
 def load_settings(path: str | Path) -> ControlSettings:
     """Read a set-up from a TOML file.
 
-    Its tables are ``loop``, ``planners.NAME``, ``forecasters.NAME``, ``guards``, ``executors``,
-    ``signal``. Settings of planners and forecasters that are not in use are checked as well.
+    Its tables are ``loop``, ``planners.NAME``, ``forecasters.NAME``, ``retraining``, ``guards``,
+    ``executors``, ``signal``. Settings of planners and forecasters that are not in use are checked as well.
 
     Raises
     ------

@@ -56,7 +56,8 @@ class Forecaster(BaseModel):
     are scaled by a power of two before and back after, so that a model need not guard against overflow.
 
     Class attributes: `name`, `summary`, and `spec` (requirements it follows); `cost`, "dear" if one refit takes more
-    than a few milliseconds and should stay off the control thread; `needs`, the extra to install, if any;
+    than a few milliseconds and should stay off the control thread; `offline` if only `fit` teaches it anything and that
+    takes long, so that a control loop has it trained beside itself (SPEC B1); `needs`, the extra to install, if any;
     `check_settings`, with which the contract suite makes it quick.
     """
 
@@ -66,6 +67,7 @@ class Forecaster(BaseModel):
     summary: ClassVar[str]
     spec: ClassVar[tuple[str, ...]]
     cost: ClassVar[Literal["cheap", "dear"]] = "cheap"
+    offline: ClassVar[bool] = False
     needs: ClassVar[str | None] = None
     check_settings: ClassVar[Mapping[str, Any]] = {}
 
@@ -187,6 +189,11 @@ class Forecaster(BaseModel):
         The file appears as a whole or not at all. It is a zip of JSON and NumPy arrays; nothing in it is executed.
         """
         return write_archive(path, *self._packed())
+
+    @property
+    def untrained(self) -> str | None:
+        """Why it repeats the last value instead of what it would have learnt; None where it does not."""
+        return None
 
     @property
     def step_s(self) -> float:

@@ -250,3 +250,22 @@ def test_the_fingerprint_knows_values_step_and_start() -> None:
         Series(np.array([1.0, 2.0, np.nan]), 5.0, 105.0),
     ]
     assert len({base, *map(fingerprint, others)}) == 5
+
+
+def test_a_model_that_was_changed_after_training_is_refused(tmp_path: Path) -> None:
+    """It is a whole file of the right format; it is only not the one that was trained and judged."""
+    store = ModelStore(tmp_path)
+    stored, other = save(store), ModelStore(tmp_path / "other")
+    changed = Basic().fit(Series(np.array([1.0, 99.0]), name="web"))
+    forged = other.save(changed, ModelCard.of(changed, Series(np.array([1.0, 99.0]), name="web")))
+    (stored.path / "model.zip").write_bytes((forged.path / "model.zip").read_bytes())
+    with pytest.raises(ForecastError, match=r"expected the file as it was trained, SHA-256 .* it was changed since"):
+        stored.load()
+
+
+def test_a_card_without_a_digest_is_of_an_earlier_version_and_is_taken(tmp_path: Path) -> None:
+    store = ModelStore(tmp_path)
+    stored = save(store)
+    edit(stored.path / "card.json", digest="")
+    found = store.latest("web", "basic")
+    assert found is not None and found.load().name == "basic"

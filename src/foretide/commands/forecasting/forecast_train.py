@@ -54,8 +54,9 @@ def train(
 ) -> None:
     """Train forecasters on every series of a metric history, side by side on Spark.
 
-    Each model is validated on the end of its series and stored with what it was trained on; a control loop that watches
-    the directory takes it over without a restart. A run that was stopped continues where it was when started again.
+    Each model is validated on the end of its series and stored with what it was trained on. `foretide run --forecaster
+    MODEL --models OUT` uses it where the series has the name of the source, and takes a newer one over without a
+    restart. A training that was stopped continues where it was when started again.
 
     [bold]Example:[/] foretide forecast train --data rates.csv --models ridge,theta --out models
     """

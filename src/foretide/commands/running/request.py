@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from foretide.control.settings import ExecutorSettings
     from foretide.control.steering import Steering
     from foretide.events import EventSink
+    from foretide.forecast.training.model_store import ModelStore
     from foretide.store import RunStore
     from foretide.topology import Topology
 
@@ -54,6 +55,10 @@ class RunRequest:
         Where to record; ``none`` for nowhere.
     slo : str, optional
         What is promised about latency.
+    models : Path, optional
+        Where trained models of the forecaster are.
+    fresh : bool
+        Whether to begin without what earlier runs have learnt.
     """
 
     named: str | Path
@@ -66,6 +71,8 @@ class RunRequest:
     master: str | None = None
     store: str | None = None
     slo: str | None = None
+    models: Path | None = None
+    fresh: bool = False
 
     @property
     def application(self) -> bool:
@@ -169,7 +176,23 @@ class RunRequest:
             events=events,
         )
         found.settings.make_forecaster()  # before Spark is started: what it needs may not be installed
-        return found
+        return replace(found, models=self._model_store(topology, found))
+
+    def _model_store(self, topology: Topology, steering: Steering) -> ModelStore | None:
+        """Return where trained models are: the folder that was given, or that of the store of runs."""
+        from foretide.control.models.shelf import check_models, kept_models, learns_offline
+        from foretide.forecast.training.model_store import ModelStore
+
+        if self.models is not None:
+            model = steering.forecaster_name
+            if not model:
+                got = f"{steering.policy_name!r}, which reads no forecasts"
+                raise ConfigError("--models", expected="a policy with a forecaster", got=got, remedy="leave it out")
+            models = ModelStore(self.models)
+            check_models(models, model, topology, steering.settings.loop.sample_s)
+            return models
+        kept = learns_offline(steering.forecaster_name) and not self.fresh and self.store != _NONE
+        return kept_models(topology, self.store) if kept else None
 
     def _one_policy(self) -> Policy:
         found = self.policies()

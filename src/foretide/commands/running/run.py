@@ -33,6 +33,14 @@ def run(
         ),
     ] = None,
     forecaster: Annotated[str | None, typer.Option(help="Who looks ahead, for a policy that needs it.")] = None,
+    models: Annotated[
+        Path | None,
+        typer.Option(
+            help="Trained models of the forecaster, as `foretide forecast train --out` leaves them; else those of "
+            "earlier runs of this topology. A network is trained again while it runs.",
+            metavar="DIR",
+        ),
+    ] = None,
     td: Annotated[float | None, typer.Option(help="Seconds between two decisions; 3 unless given.")] = None,
     slo: Annotated[
         str | None,
@@ -147,6 +155,8 @@ def run(
         master=master,
         store=store,
         slo=slo,
+        models=models,
+        fresh=fresh or compare is not None,
     )
     topology, seconds = load(), _seconds(minutes)
     _check_path(path, request.master_for(topology))
@@ -161,7 +171,7 @@ def run(
 
         run_comparison(compare, request, options, load, json_out)
     elif request.steered:
-        _run_steered(request, options, html_out, json_out, fresh=fresh)
+        _run_steered(request, options, html_out, json_out)
     else:
         _run_plain(request, options, html_out, json_out)
 
@@ -191,9 +201,7 @@ def _run_plain(request: RunRequest, options: RunOptions, html_out: Path | None, 
     exit_if_failed(report.dead_letters)
 
 
-def _run_steered(
-    request: RunRequest, options: RunOptions, html_out: Path | None, json_out: Path | None, *, fresh: bool
-) -> None:
+def _run_steered(request: RunRequest, options: RunOptions, html_out: Path | None, json_out: Path | None) -> None:
     """Run under control, and record it."""
     from foretide.commands.running.launch import run_steered, trace_name, watched_session
     from foretide.commands.running.run_view import report_view, steered_view
@@ -201,12 +209,18 @@ def _run_steered(
     from foretide.control.starting.rehearsal import Rehearsal
 
     steering, console = request.steering(options.topology), console_for(json_out)
+    if steering.models is not None:
+        from foretide.control.models.shelf import found_models
+
+        model, retraining = steering.forecaster_name, steering.settings.retraining
+        words, missing = found_models(steering.models, model, options.topology, retraining)
+        console.print(words, style="yellow" if missing else "", highlight=False)
     with (
         Rehearsal(options.topology, steering) as rehearsal,  # while Spark starts
         _opened(request.open_store()) as store,
         watched_session(request, options.topology, console) as (spark, _, switch),
     ):
-        beginning = Beginning(rehearsal=rehearsal, past=None if fresh else store)
+        beginning = Beginning(rehearsal=rehearsal, past=None if request.fresh else store)
         steered = run_steered(spark, options, steering, switch, store, beginning)
     trace = trace_name(options.topology)
     console.print(report_view(steered.report))

@@ -47,6 +47,7 @@ class Recurrent(Forecaster, TrainingOptions):
     cell: ClassVar[Cell]
     bidirectional: ClassVar[bool]
     cost: ClassVar[Literal["cheap", "dear"]] = "dear"
+    offline: ClassVar[bool] = True
     needs: ClassVar[str | None] = "deep"
     spec: ClassVar[tuple[str, ...]] = ("B1",)
     check_settings: ClassVar[Mapping[str, Any]] = {
@@ -119,10 +120,14 @@ class Recurrent(Forecaster, TrainingOptions):
         ForecastError
             When it is of another kind or shape than the settings say.
         """
-        got = (trained.weights.cell, len(trained.weights.recurrent), trained.steps)
-        expected = (self.cell, 2 if self.bidirectional else 1, self.steps)
+        weights = trained.weights
+        got = (weights.cell, len(weights.recurrent), trained.steps, weights.recurrent.shape[1])
+        expected = (self.cell, 2 if self.bidirectional else 1, self.steps, self.hidden)
         if got != expected:
-            raise ForecastError(f"network for {self.name!r}: expected cell, directions, steps {expected}, got {got}")
+            raise ForecastError(
+                f"network for {self.name!r}: expected cell, directions, steps, hidden units {expected}, got {got}; "
+                "train it again, or set what it was trained with"
+            )
         if trained.window > self.window:
             raise ForecastError(
                 f"network for {self.name!r}: expected a window of at most {self.window}, got {trained.window}; "

@@ -84,6 +84,8 @@ class ModelCard:
         Versions of what it was made with.
     note : str
         Warnings, if any.
+    digest : str
+        The SHA-256 of its file, by which a change is noticed; empty before it is stored.
     format : int
         The layout of its file.
     """
@@ -101,6 +103,7 @@ class ModelCard:
     trained_at: str = ""
     libraries: Mapping[str, str] = field(default_factory=dict)
     note: str = ""
+    digest: str = ""
     format: int = FORMAT
 
     @classmethod

@@ -64,15 +64,21 @@ class StoredModel:
         Raises
         ------
         ForecastError
-            When its file is missing, cut short, or of another format.
+            When its file is missing, cut short, changed since it was trained, or of another format or shape.
         ConfigError
             When its model is not installed or takes other settings now.
         """
-        forecaster = load_forecaster(self.path / _MODEL)
+        file = self.path / _MODEL
+        forecaster = load_forecaster(file)
         if forecaster.name != self.card.model:
             raise ForecastError(
                 f"model file {self.path / _MODEL}: expected a forecaster {self.card.model!r} as its card says, got "
                 f"{forecaster.name!r}; train it again"
+            )
+        if self.card.digest and (found := _digest(file)) != self.card.digest:
+            raise ForecastError(
+                f"model file {file}: expected the file as it was trained, SHA-256 {self.card.digest[:12]}..., got "
+                f"{found[:12]}...: it was changed since; train it again, or use another version"
             )
         return forecaster
 
@@ -116,7 +122,7 @@ class ModelStore:
         part.mkdir()
         try:
             forecaster.save(part / _MODEL)
-            stored = self._publish(part, card)
+            stored = self._publish(part, replace(card, digest=_digest(part / _MODEL)))
         except BaseException:
             shutil.rmtree(part, ignore_errors=True)
             raise
@@ -251,6 +257,10 @@ def _safe(name: str) -> str:
     if len(quoted) > _LONGEST:
         return f"{quoted[: _LONGEST - 65]}%{hashlib.sha256(name.encode()).hexdigest()}"
     return quoted or "%"
+
+
+def _digest(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
 def _directory_of(version: int) -> str:

@@ -22,7 +22,16 @@ from foretide.forecast.training.model_card import ModelCard
 from foretide.forecast.training.model_store import ModelStore, StoredModel
 from foretide.records import Floats
 
-__all__ = ["METRICS", "PairResult", "TrainerOptions", "judge", "single_threaded", "train_model", "training_forecaster"]
+__all__ = [
+    "METRICS",
+    "PairResult",
+    "TrainerOptions",
+    "judge",
+    "judged",
+    "single_threaded",
+    "train_model",
+    "training_forecaster",
+]
 
 #: What a trained model is judged by, on the validation part.
 METRICS = ("mape", "rmse", "mae", "pinball_90", "coverage_90", "ms")
@@ -120,18 +129,28 @@ def train_model(
         When the series is too short to have two parts, or has no value in one of them.
     """
     started = time.perf_counter()
-    boundary = _boundary(series, options)
-    truth = series.values if measured is None else np.where(measured, series.values, np.nan)
-    model = forecaster.clone().fit(_first(series, boundary))
-    metrics = judge(model, series, boundary, truth, options)
+    model, metrics = judged(forecaster, series, options, measured)
     if options.refit:
         model = forecaster.clone().fit(series)
     seconds = time.perf_counter() - started
     plain = options.model_dump(mode="json")
     card = ModelCard.of(model, series, training=plain, metrics=metrics, seconds=seconds)
     # A network that could not be trained stays a forecaster of the last value, and says why.
-    card = replace(card, note=str(getattr(model, "untrained", None) or ""))
+    card = replace(card, note=model.untrained or "")
     return PairResult.of(store.save(model, card), "trained")
+
+
+def judged(
+    forecaster: Forecaster,
+    series: Series,
+    options: TrainerOptions,
+    measured: npt.NDArray[np.bool_] | None = None,
+) -> tuple[Forecaster, dict[str, float]]:
+    """Return a clone of `forecaster` trained on the first part of `series`, and how it did on the rest."""
+    boundary = _boundary(series, options)
+    truth = series.values if measured is None else np.where(measured, series.values, np.nan)
+    model = forecaster.clone().fit(_first(series, boundary))
+    return model, judge(model, series, boundary, truth, options)
 
 
 def judge(model: Forecaster, series: Series, boundary: int, truth: Floats, options: TrainerOptions) -> dict[str, float]:

@@ -19,6 +19,8 @@ from foretide.clock import Clock, SystemClock
 from foretide.control import ControlLoop, ControlSettings, Decision, Parts
 from foretide.control.decision import changed_counts
 from foretide.control.executors.demand import slots_ahead, slots_expected
+from foretide.control.models.retraining import Retrainer
+from foretide.control.models.shelf import ModelShelf
 from foretide.control.profiles import DriftWatch
 from foretide.control.score import note_plan
 from foretide.control.starting.beginning import Beginning
@@ -180,7 +182,10 @@ class Controller(Background):
         self._refused, self._slots_ahead = "", 0
         given = beginning or Beginning()
         self.rehearsal = given.rehearsal or Rehearsal(running.topology, steering)
+        self._shelf = ModelShelf(steering)
         self.loop = self._make_loop(running, given.guarded(steering.make_planner()))
+        #: What trains the forecaster while the topology runs, where it is one that is trained.
+        self.retrainer = self._make_retrainer(running.topology, given.past)
         others = {} if executors is None else {executors.memory_name: executors.lead}
         self.memory = Memory(running.topology, given.past, recorder, self._events, self._clock.now_s, others)
         self.memory.resume(self.loop)
@@ -195,7 +200,7 @@ class Controller(Background):
             clock=self._clock,
             events=self._events,
             on_decision=self._keep,
-            models=steering.models,
+            models=self._shelf.models,
             overrides=running.overridden,
             stages=replace(
                 running.graph.shared_slots,
@@ -210,9 +215,26 @@ class Controller(Background):
         topology = running.topology.with_execution_times(steering.execution_s)
         return ControlLoop(topology, parts, steering.settings.loop)
 
+    def _make_retrainer(self, topology: Topology, past: RunStore | None) -> Retrainer | None:
+        if self._shelf.models is None or not self._shelf.trains:
+            return None
+        return Retrainer(
+            topology,
+            self.loop.parts.forecaster,
+            self._shelf.models,
+            self.steering.settings.retraining,
+            step_s=self.steering.settings.loop.sample_s,
+            own=lambda: [sample.measurement for sample in self.samples],
+            events=self._events,
+            past=past,
+            clock=self._clock,
+        )
+
     def start(self) -> None:
         """Begin to sample and to decide."""
         self.rehearsal.start()
+        if self.retrainer is not None:
+            self.retrainer.start()
         self.sampler.start()
         self.health.start()
         if self._housekeeper is not None:
@@ -225,7 +247,10 @@ class Controller(Background):
     def stop(self, timeout_s: float = 10.0) -> None:
         """Stop deciding; the last plan stays in force, and what was learnt is kept."""
         super().stop(timeout_s)
+        if self.retrainer is not None:
+            self.retrainer.stop(timeout_s)
         self.memory.keep(self.loop)
+        self._shelf.close()
         self.sampler.stop(timeout_s)
         self.health.stop(timeout_s)
         if self._housekeeper is not None:

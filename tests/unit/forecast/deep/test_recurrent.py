@@ -149,8 +149,11 @@ def test_a_network_trained_elsewhere_can_be_adopted() -> None:
     adopted = small().adopt(trained).update(wave())
     assert adopted.untrained is None
     assert adopted.predict(4).mean.tolist() == small(epochs=1).fit(wave()).predict(4).mean.tolist()
-    with pytest.raises(ForecastError, match=r"network for 'gru': expected cell, directions, steps \('gru', 1, 4\)"):
+    expected = r"network for 'gru': expected cell, directions, steps, hidden units \('gru', 1, 4, \d+\)"
+    with pytest.raises(ForecastError, match=expected):
         small(Gru).adopt(trained)
+    with pytest.raises(ForecastError, match=r"hidden units \('gru', 2, 4, 3\), got .*; train it again"):
+        small(hidden=3).adopt(trained)
     with pytest.raises(ForecastError, match="a window of at most 12, got 24"):
         small(window=12).adopt(trained)
 
