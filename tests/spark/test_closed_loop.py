@@ -70,6 +70,9 @@ def test_replicas_go_up_and_down_with_the_load_and_nothing_is_lost(
     assert max(replicas) > 1 and replicas[-1] == 1
     assert run.audit is not None and (run.audit.expected, run.audit.lost, run.audit.duplicated) == (2360, 0, 0)
     assert sum(float(sample.measurement.arrived[0]) for sample in run.samples) == 2360
+    # What the threads of tasks computed comes with the samples, and as the mean of an interval to the planner (D2).
+    assert any(sample.measurement.cpu is not None and sample.measurement.cpu.used.any() for sample in run.samples)
+    assert any(decision.window is not None and decision.window.cpu is not None for decision in run.decisions)
     assert run.score is not None and 0 < run.score.saved < 1 and run.score.changes >= 2
     row = run.row("steps")
     assert row["policy"] == "pasps" and row["lost"] == row["duplicated"] == 0

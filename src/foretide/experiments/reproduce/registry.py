@@ -10,6 +10,7 @@ from types import MappingProxyType
 from foretide.errors import ConfigError
 from foretide.experiments.reproduce import grouping_split, osg_latency, presps_tables
 from foretide.experiments.reproduce.bgelasor import figures as bgelasor
+from foretide.experiments.reproduce.bgelasor import predictors as bgelasor_predictors
 from foretide.experiments.reproduce.contract import Experiment
 from foretide.experiments.reproduce.dabs import figures as dabs
 from foretide.experiments.reproduce.pasps import tables as pasps_tables
@@ -19,7 +20,7 @@ __all__ = ["ALL", "EXPERIMENTS", "find_experiments"]
 #: The name that stands for every experiment.
 ALL = "all"
 
-_MODULES = (pasps_tables, presps_tables, bgelasor, dabs, osg_latency, grouping_split)
+_MODULES = (pasps_tables, presps_tables, bgelasor_predictors, bgelasor, dabs, osg_latency, grouping_split)
 
 #: Every experiment, in the order of the index.
 EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
