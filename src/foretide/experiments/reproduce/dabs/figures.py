@@ -240,7 +240,8 @@ def _notes(figure: Figure) -> tuple[str, ...]:
         "machines; CPU is what they use of them, which AUTOSCALE+ and the incremental strategy go by. What tasks "
         "reserve is not printed: a core each.",
         "The learner has its knowledge from the test stream itself, as in the paper: 25 passes in the simulator, with "
-        "the costs of values, the cores and the losses at changes that the runs have, and other randomness. "
+        "the costs of values, the cores and the losses at changes that the runs have, and other randomness; it learnt "
+        "without the pause. "
         "Monitoring pauses after a change for AUTOSCALE+, of which the paper says so. The paper does not say so of the "
         "others; the rows *with pause* give it to them too, which changes much; every statement is checked for both.",
         "The last panel has what came in less what came out, so far: dephased tuples, and those still inside.",
