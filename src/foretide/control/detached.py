@@ -13,7 +13,9 @@ from pathlib import Path
 
 from foretide.compile.stages import compile_stages
 from foretide.control.loop import ControlLoop, Parts
+from foretide.control.models.retraining import retrainer_of
 from foretide.control.runtime import RuntimeActuator
+from foretide.control.settings import RetrainingSettings
 from foretide.control.starting.memory import Memory
 from foretide.control.starting.rehearsal import Rehearsal
 from foretide.control.steering import Steering
@@ -101,14 +103,25 @@ def detached_loop(
     return ControlLoop(topology.with_execution_times(steering.execution_s), parts, loop)
 
 
-def steer_detached(loop: ControlLoop, store: RunStore, run: str, stop: threading.Event | None = None) -> None:
+def steer_detached(
+    loop: ControlLoop,
+    store: RunStore,
+    run: str,
+    stop: threading.Event | None = None,
+    retraining: RetrainingSettings | None = None,
+) -> None:
     """Run a control loop until the run that it steers has ended, or `stop` is set.
 
-    It begins with what was learnt in earlier runs of the topology, and keeps what it learns for later ones.
+    It begins with what was learnt in earlier runs of the topology, and keeps what it learns for later ones. A
+    forecaster that is trained beside the loop is, as `retraining` says.
     """
     ended = stop or threading.Event()
     memory = Memory(loop.topology, store, store, loop.parts.events)
     memory.resume(loop)
+    settings = retraining or RetrainingSettings()
+    trainer = retrainer_of(loop, settings, lambda: store.run(run).measurements(), store)
+    if trainer is not None:
+        trainer.start()
     try:
         while not ended.is_set():
             loop.run(cycles=1, stop=ended, begun=lambda: True)
@@ -116,6 +129,8 @@ def steer_detached(loop: ControlLoop, store: RunStore, run: str, stop: threading
             if _is_over(store, run):
                 return
     finally:
+        if trainer is not None:
+            trainer.stop()
         memory.keep(loop)
 
 

@@ -84,6 +84,21 @@ def test_it_decides_where_spark_is_not_installed(
     assert runtime.read().active(time.time()) == {"work": 6}
 
 
+def test_b1_a_network_that_is_not_trained_is_told(
+    tmp_path: Path, steer: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    import time
+
+    (tmp_path / "run").mkdir()
+    with RunStore(tmp_path / "runs.db") as store:
+        record(store, time.time())
+    done = steer("--policy", "pasps:bigru", "--td", "0.5")
+    assert done.returncode == 0, done.stderr
+    assert f"model.missing: no trained 'bigru' of in in {tmp_path / 'models' / 'line-'}" in done.stdout
+    assert "the last value stands in; one is trained in the background once there are 120 values" in done.stdout
+    assert "plan.applied: work 1 → 6" in done.stdout
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

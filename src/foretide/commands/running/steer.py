@@ -21,6 +21,10 @@ def steer(
         str | None, typer.Option(help="Who decides: a planner, as in 'pasps' or 'pasps:lr', static-min or static-peak.")
     ] = None,
     forecaster: Annotated[str | None, typer.Option(help="Who looks ahead, for a policy that needs it.")] = None,
+    models: Annotated[
+        Path | None,
+        typer.Option(help="Trained models of the forecaster; else those of earlier runs of it.", metavar="DIR"),
+    ] = None,
     td: Annotated[float | None, typer.Option(help="Seconds between two decisions; 3 unless given.")] = None,
     advisory: Annotated[bool, typer.Option("--advisory", help="Decide and show, but change nothing.")] = False,
     config: Annotated[
@@ -52,11 +56,19 @@ def steer(
         info = kept.run(run).info
         topology = info.topology()
         request = RunRequest(
-            named=info.name, policy=policy, forecaster=forecaster, td_s=td, advisory=advisory, config=config
+            named=info.name,
+            policy=policy,
+            forecaster=forecaster,
+            td_s=td,
+            advisory=advisory,
+            config=config,
+            store=store,
+            models=models,
         )
         steering = request.steering(topology, events=_Printed(as_json))
         typer.echo(f"steering run {info.id} ({info.name}) with {steering.policy_name}", err=as_json)
-        steer_detached(detached_loop(topology, path, kept, info.id, steering), kept, info.id)
+        loop = detached_loop(topology, path, kept, info.id, steering)
+        steer_detached(loop, kept, info.id, retraining=steering.settings.retraining)
 
 
 class _Printed:

@@ -18,6 +18,7 @@ import numpy as np
 
 from foretide.background import Background
 from foretide.clock import Clock, SystemClock
+from foretide.control.loop import ControlLoop
 from foretide.control.models.histories import rate_histories
 from foretide.control.models.shelf import found_models
 from foretide.control.settings import RetrainingSettings
@@ -31,7 +32,7 @@ from foretide.records import Measurement
 from foretide.store import RunStore
 from foretide.topology import Topology
 
-__all__ = ["Retrainer", "train_apart"]
+__all__ = ["Retrainer", "retrainer_of", "train_apart"]
 
 _LOG = logging.getLogger(__name__)
 # Seconds between two looks at whether there is enough to train on.
@@ -172,6 +173,29 @@ class Retrainer(Background):
             self._events.emit(Event(self._clock.now_s(), kind, message, severity, data))
         except Exception:
             _LOG.exception("the event sink failed on %s: %s", kind, message)
+
+
+def retrainer_of(
+    loop: ControlLoop,
+    settings: RetrainingSettings,
+    own: Callable[[], Sequence[Measurement]],
+    past: RunStore | None,
+) -> Retrainer | None:
+    """Return what trains the forecaster of a loop while it runs; None where that is not one that is trained."""
+    parts = loop.parts
+    if parts.models is None or not parts.forecaster.offline or not parts.planner.needs_forecast:
+        return None
+    return Retrainer(
+        loop.topology,
+        parts.forecaster,
+        parts.models,
+        settings,
+        step_s=loop.settings.sample_s,
+        own=own,
+        events=parts.events,
+        past=past,
+        clock=parts.clock,
+    )
 
 
 def train_apart(order: TrainingOrder, stop: threading.Event) -> list[PairResult]:

@@ -19,7 +19,7 @@ from foretide.clock import Clock, SystemClock
 from foretide.control import ControlLoop, ControlSettings, Decision, Parts
 from foretide.control.decision import changed_counts
 from foretide.control.executors.demand import slots_ahead, slots_expected
-from foretide.control.models.retraining import Retrainer
+from foretide.control.models.retraining import retrainer_of
 from foretide.control.models.shelf import ModelShelf
 from foretide.control.profiles import DriftWatch
 from foretide.control.score import note_plan
@@ -30,6 +30,7 @@ from foretide.control.steering import Steering
 from foretide.errors import ForetideError
 from foretide.events import Event, EventLog, EventSink, FanOut, Severity
 from foretide.plan import Guarded, Planner
+from foretide.records import Measurement
 from foretide.spark.driver.run import ControlStatus
 from foretide.spark.driver.running_topology import RunningTopology
 from foretide.spark.executors import ExecutorCounts, ExecutorManager, ExecutorSettings, open_scheduler
@@ -185,7 +186,7 @@ class Controller(Background):
         self._shelf = ModelShelf(steering)
         self.loop = self._make_loop(running, given.guarded(steering.make_planner()))
         #: What trains the forecaster while the topology runs, where it is one that is trained.
-        self.retrainer = self._make_retrainer(running.topology, given.past)
+        self.retrainer = retrainer_of(self.loop, steering.settings.retraining, self._measured, given.past)
         others = {} if executors is None else {executors.memory_name: executors.lead}
         self.memory = Memory(running.topology, given.past, recorder, self._events, self._clock.now_s, others)
         self.memory.resume(self.loop)
@@ -214,21 +215,6 @@ class Controller(Background):
         )
         topology = running.topology.with_execution_times(steering.execution_s)
         return ControlLoop(topology, parts, steering.settings.loop)
-
-    def _make_retrainer(self, topology: Topology, past: RunStore | None) -> Retrainer | None:
-        if self._shelf.models is None or not self._shelf.trains:
-            return None
-        return Retrainer(
-            topology,
-            self.loop.parts.forecaster,
-            self._shelf.models,
-            self.steering.settings.retraining,
-            step_s=self.steering.settings.loop.sample_s,
-            own=lambda: [sample.measurement for sample in self.samples],
-            events=self._events,
-            past=past,
-            clock=self._clock,
-        )
 
     def start(self) -> None:
         """Begin to sample and to decide."""
@@ -265,6 +251,9 @@ class Controller(Background):
     def samples(self) -> tuple[Sample, ...]:
         """The samples, oldest first; of a long run, older ones are joined to stretches."""
         return self.sampler.samples
+
+    def _measured(self) -> list[Measurement]:
+        return [sample.measurement for sample in self.samples]
 
     def status(self) -> ControlStatus:
         """Return what is expected and decided."""
