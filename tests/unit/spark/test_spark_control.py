@@ -15,6 +15,7 @@ from topologies import line, step
 
 from foretide.clock import ManualClock
 from foretide.control import ControlSettings
+from foretide.forecast.training.worker import carry_out
 from foretide.plan.promise import parse_promise
 from foretide.records import BatchRun
 from foretide.spark.executors import ExecutorManager, ExecutorSettings
@@ -285,3 +286,27 @@ def test_executors_are_asked_for_ahead_by_the_lead_time_that_was_learnt(fake_run
     assert executors.counts().planned > math.ceil(slots / 2)
     told = [event for event in scene.controller.events if event.kind == "executors.changed"]
     assert told[-1].data["lead_s"] == 20.0 and told[-1].data["slots_ahead"] > slots
+
+
+def test_b1_a_network_is_trained_on_what_the_controller_measured_and_taken_over(fake_run: Callable[..., Any]) -> None:
+    tiny = {"window": 12, "frame": 4, "steps": 5, "hidden": 4, "epochs": 2, "seeds": 1}
+    settings = {"forecaster": "bigru", "forecasters": {"bigru": tiny}, "retraining": {"least": 60}}
+    scene = Scene(fake_run(LINE), settings)
+    trainer = scene.controller.retrainer
+    assert trainer is not None
+    trainer._train = lambda order, stop: list(carry_out(order))
+    rates = [20 + 5 * (second % 8) for second in range(100)]
+    scene.live(*rates[:40])
+    assert trainer.look() == []
+    assert scene.controller.loop.last_decision is not None
+    assert all(forecast.fallback for forecast in scene.controller.loop.last_decision.forecasts.values())
+    scene.live(*rates[40:])
+    assert [result.status for result in trainer.look()] == ["trained"]
+    scene.live(*rates[:5])
+    assert not any(forecast.fallback for forecast in scene.controller.loop.last_decision.forecasts.values())
+    assert [kind for kind in scene.kinds if kind.startswith("model.")] == ["model.trained", "model.loaded"]
+    scene.controller.stop()
+
+
+def test_models_that_need_no_training_have_no_trainer(scene: Scene) -> None:
+    assert scene.controller.retrainer is None
