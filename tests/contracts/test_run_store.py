@@ -20,7 +20,7 @@ from foretide.events import Event, EventLog, FanOut
 from foretide.forecast import Lr
 from foretide.latency import LatencyHistogram
 from foretide.plan import PaSps
-from foretide.records import CpuUse, Hiring, Measurement, Plan, SharedSlots, Term
+from foretide.records import OUTSIDE, CpuUse, Hiring, Measurement, Plan, SharedSlots, Term
 from foretide.store import (
     FeatureSample,
     RunRecorder,
@@ -195,7 +195,7 @@ def test_a_run_that_ends_by_an_error_says_so(store: RunStore, error: BaseExcepti
 
 def test_measurements_come_back_as_they_were(store: RunStore) -> None:
     recorder = begin(store)
-    cpu = CpuUse(np.array([0, 1]), np.array([3, 4]), np.array([0.5, 0.25]), np.array([1.0, 1.0]))
+    cpu = CpuUse(np.array([0, 1, OUTSIDE]), np.array([3, 4, 4]), np.array([0.5, 0.25, 0.1]), np.array([1.0, 1.0, 0.0]))
     written = [measurement(NOW_S + 1), measurement(NOW_S + 2, 1 / 3, cpu=cpu, latency_s=0.25)]
     recorder.measured(written)
     recorder.flush()

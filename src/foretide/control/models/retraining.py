@@ -106,12 +106,14 @@ class Retrainer(Background):
         now_s, every_s = self._clock.now_s(), self._settings.every_s
         if every_s is None or (self._tried_at_s is not None and now_s - self._tried_at_s < every_s):
             return []
+        # A run that begins with models has them trained again when it has brought something new.
+        if self._tried_at_s is None and self._has_all() and not self._ran_for(every_s):
+            return []
         histories = rate_histories(
             self._topology, self._past, self._own(), self._step_s, self._settings.most, self._forecaster.window
         )
         enough = [series for series in histories.values() if self._is_enough(series)]
-        # A run that begins with models has them trained again when it has brought something new.
-        if not enough or (self._tried_at_s is None and self._has_all() and not self._ran_for(every_s)):
+        if not enough:
             return []
         self._tried_at_s = now_s
         results = self._trained(enough)
