@@ -98,12 +98,16 @@ class Report:
         What wrote it, as the beginning of a sentence that ends with where the numbers are.
     warning : str
         What a reader must know before the numbers.
+    summary : str
+        What it comes to.
     inputs : sequence of str
         The data that it was made with.
     head, rows : sequences of str
         Its table; none without rows.
     texts : collection of str
         The columns of the table that hold text, besides the first.
+    sections : sequence of (str, str)
+        Headings and texts that follow the table.
     checks : sequence of Check
         Statements or targets, and whether they hold.
     panels : sequence of Panel
@@ -118,10 +122,12 @@ class Report:
     title: str
     origin: str
     warning: str = ""
+    summary: str = ""
     inputs: Sequence[str] = ()
     head: Sequence[str] = ()
     rows: Sequence[Sequence[str]] = ()
     texts: Collection[str] = ()
+    sections: Sequence[tuple[str, str]] = ()
     checks: Sequence[Check]
     panels: Sequence[Panel] = ()
     notes: Sequence[str] = ()
@@ -140,9 +146,11 @@ class Report:
         """Return its page as Markdown."""
         parts = [f"# {self.title}", f"{self.origin} [numbers as JSON]({self.name}.json)."]
         parts += [f"**{self.warning}**"] if self.warning else []
+        parts += [f"{self.summary}."] if self.summary else []
         parts += ["Input:\n\n" + "\n".join(f"- {line}" for line in self.inputs)] if self.inputs else []
         parts += [f"![{self.title}]({self.name}.svg)"] if self.panels else []
         parts += [self.table()] if self.rows else []
+        parts += [part for title, text in self.sections for part in (f"## {title}", text)]
         if self.checks:
             verdicts = [
                 (

@@ -7,10 +7,9 @@ import pytest
 
 from foretide.errors import ConfigError
 from foretide.experiments.reproduce import to_report
-from foretide.experiments.reproduce.contract import Check, Comparison, Experiment, Metric, Result, Scope
+from foretide.experiments.reproduce.contract import Check, Comparison, Experiment, Metric, Printed, Result, Scope, Trial
 from foretide.experiments.reproduce.orderings import ascending, below, each_seed, lowest, within
 from foretide.experiments.reproduce.published import (
-    CONTRADICTIONS,
     ERROR_INPUT,
     LATENCY,
     PASPS,
@@ -19,6 +18,7 @@ from foretide.experiments.reproduce.published import (
     PSPS_BY_TD,
     SAVED,
 )
+from foretide.experiments.reproduce.trials import compare_run
 
 PART, MS = Metric("part", "part", "part"), Metric("ms", "time (ms)", "ms")
 
@@ -36,13 +36,14 @@ def test_a_scope_names_its_seeds_and_refuses_nonsense() -> None:
 @pytest.mark.parametrize(
     ("metric", "ours", "paper", "shown", "deviation"),
     [
-        (PART, 0.4751, 0.475, "0.475", "+0.000"),
+        (PART, 0.4751, 0.475, "0.475", "+0%"),
+        (PART, 0.003, 0.0, "0.003", "+0.003"),
         (MS, 1234.5, 1000.0, "1,234", "+23%"),
         (MS, 12.34, None, "12.3", "–"),
         (MS, 3.0, 0.0, "3", "–"),
         (MS, 41711.0, 269.75, "41,711", "× 155"),
         (MS, 1e-6, None, "0", "–"),
-        (PART, 0.9999, 1.0, "1.000", "+0.000"),
+        (PART, 0.9999, 1.0, "1.000", "+0%"),
         (PART, math.nan, 0.5, "–", "–"),
     ],
 )
@@ -59,12 +60,30 @@ def test_ours_is_the_mean_over_seeds_and_nan_does_not_count() -> None:
 
 
 def test_results_are_plain_data_without_nan() -> None:
-    result = Result((Comparison("x", PART, (math.nan, 0.5), 0.4, "why"),), (Check("c", 1, 2, "d"),), ())
+    printed = Printed(0.4, "a table", contradiction="another")
+    trials = (Trial("earlier", 0.41), Trial("later", math.nan, ("part",)))
+    result = Result((Comparison("x", PART, (math.nan, 0.5), printed, trials),), (Check("c", 1, 2, "d"),), ())
     experiment = Experiment("x", "a table", "PASPS", 1.0, lambda scope: (), lambda scope, runs: result)
     data = json.loads(to_report(experiment, result, Scope(2)).numbers())
     assert data["comparisons"] == [
-        {"subject": "x", "metric": "part", "ours": 0.5, "values": [None, 0.5], "paper": 0.4, "remark": "why"}
+        {
+            "subject": "x",
+            "metric": "part",
+            "ours": 0.5,
+            "values": [None, 0.5],
+            "paper": 0.4,
+            "where": "a table",
+            "no_evidence": "",
+            "contradiction": "another",
+            "verdict": "explained",
+            "cause": "the paper contradicts itself: another",
+            "trials": [
+                {"assumption": "earlier", "value": 0.41, "within": True, "spoils": []},
+                {"assumption": "later", "value": None, "within": False, "spoils": ["part"]},
+            ],
+        }
     ]
+    assert data["tally"] == {"within 10 %": 0, "explained": 1, "unexplained": 0, "no evidence": 0}
     assert data["checks"] == [{"claim": "c", "holds": False, "held": 1, "of": 2, "detail": "d"}]
 
 
@@ -80,9 +99,9 @@ def test_orderings_are_counted_seed_by_seed() -> None:
 
 def test_a_bound_is_checked_for_each_comparison_that_the_paper_has() -> None:
     rows = [
-        Comparison("near", PART, (0.5,), 0.515),
-        Comparison("just not", PART, (0.5,), 0.5154),
-        Comparison("far", PART, (0.5,), 0.6),
+        Comparison("near", PART, (0.5,), Printed(0.515, "a table")),
+        Comparison("just not", PART, (0.5,), Printed(0.5154, "a table")),
+        Comparison("far", PART, (0.5,), Printed(0.6, "a table")),
         Comparison("new", PART, (1,)),
     ]
     check = within("", rows, 0.015)
@@ -90,14 +109,17 @@ def test_a_bound_is_checked_for_each_comparison_that_the_paper_has() -> None:
 
 
 def test_p10_the_tables_agree_with_the_percentages_in_the_papers_text() -> None:
-    two, four = PASPS[2], PASPS[4]
+    two, four, three = (
+        {row: {metric: cell.value for metric, cell in cells.items()} for row, cells in table.items()}
+        for table in (PASPS[2], PASPS[4], PRESPS_TABLE_3)
+    )
     assert 1 - two["ANN"][LATENCY] / two["RF"][LATENCY] == pytest.approx(0.3912, abs=1e-4)
     assert 1 - two["ANN"][SAVED] / two["Basic"][SAVED] == pytest.approx(0.1517, abs=1e-4)
     assert 1 - two["LR"][ERROR_INPUT] / two["ANN"][ERROR_INPUT] == pytest.approx(0.5754, abs=1e-4)
     assert four["DABS"][LATENCY] / four["PA-SPS"][LATENCY] - 1 == pytest.approx(2.9136, abs=1e-4)
     assert four["PSPS"][LATENCY] / four["PA-SPS"][LATENCY] - 1 == pytest.approx(4.9042, abs=1e-4)
     assert 1 - four["DABS"][SAVED] / four["PA-SPS"][SAVED] == pytest.approx(0.1663, abs=1e-4)
-    presps, dabs = PRESPS_TABLE_3["PRESPS"], PRESPS_TABLE_3["DABS"]
+    presps, dabs = three["PRESPS"], three["DABS"]
     assert presps[SAVED] / dabs[SAVED] - 1 == pytest.approx(0.4177, abs=1e-4)
     assert 1 - dabs[PROCESSED] / presps[PROCESSED] == pytest.approx(0.1706, abs=1e-4)
     assert 1 - dabs[LATENCY] / presps[LATENCY] == pytest.approx(0.3371, abs=1e-4)
@@ -110,7 +132,76 @@ def test_p10_tables_of_forecasters_have_five_rows_and_six_metrics() -> None:
     assert list(PSPS_BY_TD) == [30, 60, 120, 180]
 
 
-def test_contradictions_name_rows_and_metrics_that_are_printed() -> None:
-    for table, row, metric in CONTRADICTIONS:
-        rows = PASPS[table].values() if row is None else [PASPS[table][row]]
-        assert all(metric in each for each in rows)
+def test_what_is_printed_in_two_documents_is_counted_in_one() -> None:
+    for row, other in (("PRESPS", "PSPS"), ("DABS", "DABS")):
+        for metric, cell in PRESPS_TABLE_3[row].items():
+            assert cell.value == pytest.approx(PASPS[4][other][metric].value, abs=1e-3)
+            assert cell.no_evidence
+    assert all(cell.no_evidence for cell in PSPS_BY_TD[30].values())
+    assert not any(cell.no_evidence for td in (60, 120, 180) for cell in PSPS_BY_TD[td].values())
+
+
+def test_the_study_of_td_is_credited_to_the_thesis() -> None:
+    assert {cell.where.split(",")[0] for row in PSPS_BY_TD.values() for cell in row.values()} == {"Wladdimiro2024"}
+
+
+def test_a_printed_number_says_where_it_is_printed() -> None:
+    with pytest.raises(ConfigError, match="where"):
+        Printed(0.5, "")
+
+
+LATE = Printed(100.0, "a table")
+
+
+@pytest.mark.parametrize(
+    ("ours", "printed", "trials", "verdict", "cause"),
+    [
+        (109.0, LATE, (), "within 10 %", ""),
+        (112.0, LATE, (), "unexplained", "nothing tried brings it nearer"),
+        (112.0, LATE, (Trial("worse", 120.0), Trial("late", 111.0)), "unexplained", "nearest: late: 111 (+11%)"),
+        (112.0, LATE, (Trial("without effect", 112.0),), "unexplained", "nothing tried brings it nearer"),
+        (112.0, LATE, (Trial("far", 108.0), Trial("near", 99.0)), "explained", "near: 99 (-1%)"),
+        (
+            112.0,
+            LATE,
+            (Trial("near", 99.0, ("saved",)),),
+            "unexplained",
+            "nearest: near: 99 (-1%), but then no longer saved",
+        ),
+        (112.0, Printed(100.0, "t", contradiction="page 2"), (), "explained", "the paper contradicts itself: page 2"),
+        (101.0, Printed(100.0, "t", contradiction="page 2"), (), "within 10 %", ""),
+        (100.0, Printed(100.0, "t", no_evidence="calibrated"), (), "no evidence", "calibrated"),
+        (500.0, Printed(100.0, "t", no_evidence="calibrated"), (), "no evidence", "calibrated"),
+        (math.nan, LATE, (), "unexplained", "nothing tried brings it nearer"),
+        (1.0, None, (), "not printed", ""),
+    ],
+)
+def test_a_deviation_is_explained_by_an_experiment_or_a_contradiction_in_that_number_alone(
+    ours: float, printed: Printed | None, trials: tuple[Trial, ...], verdict: str, cause: str
+) -> None:
+    each = Comparison("x", MS, (ours,), printed, trials)
+    assert (each.verdict, each.cause) == (verdict, cause)
+
+
+def test_an_assumption_that_spoils_another_number_of_the_run_is_no_cause() -> None:
+    printed = {PART: Printed(0.5, "t"), MS: Printed(100.0, "t")}
+    values = {PART: (0.51,), MS: (200.0,)}
+    tried = {"spoils": {"part": 0.9, "ms": 101.0}, "harmless": {"part": 0.49, "ms": 150.0}}
+    part, ms = compare_run("x", values, printed, tried, {})
+    assert part.verdict == "within 10 %"
+    assert [trial.spoils for trial in ms.trials] == [("part",), ()]
+    assert ms.verdict == "unexplained"
+
+
+def test_another_definition_is_an_experiment_on_its_metric_alone() -> None:
+    printed = {LATENCY: Printed(100.0, "t"), SAVED: Printed(0.5, "t")}
+    values = {LATENCY: (200.0,), SAVED: (0.9,)}
+    latency, saved = compare_run("x", values, printed, {}, {"latency_over_time_ms": 95.0})
+    assert (latency.verdict, latency.cause) == ("explained", "averaged over seconds, not over events: 95 (-5%)")
+    assert saved.verdict == "unexplained"
+
+
+def test_another_reading_is_tried_with_other_definitions_too() -> None:
+    tried = {"read so": {"latency_mean_ms": 130.0, "latency_over_time_ms": 105.0}, "slower": {"latency_mean_ms": 300.0}}
+    [latency] = compare_run("x", {LATENCY: (200.0,)}, {LATENCY: Printed(100.0, "t")}, tried, {}, ("read so",))
+    assert latency.cause == "read so, averaged over seconds, not over events: 105 (+5%)"

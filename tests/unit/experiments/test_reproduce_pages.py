@@ -14,13 +14,27 @@ from foretide.errors import ConfigError
 from foretide.experiments.figures import to_svg
 from foretide.experiments.report import Report
 from foretide.experiments.reproduce import EXPERIMENTS, RunError, find_experiments, run_jobs, to_report, write_index
-from foretide.experiments.reproduce.contract import Check, Comparison, Experiment, Line, Metric, Panel, Result, Scope
+from foretide.experiments.reproduce.contract import (
+    Check,
+    Comparison,
+    Experiment,
+    Line,
+    Metric,
+    Panel,
+    Printed,
+    Result,
+    Scope,
+    Trial,
+)
 from foretide.experiments.reproduce.grouping_split import SplitJob
 from foretide.experiments.reproduce.pasps.runs import PaspsJob
 
 PART = Metric("part", "a part", "part")
 RESULT = Result(
-    (Comparison("ANN", PART, (0.4, 0.5), 0.475, "known contradiction: x"), Comparison("LR", PART, (0.6, 0.6))),
+    (
+        Comparison("ANN", PART, (0.4, 0.5), Printed(0.6, "PASPS, table 2"), (Trial("later", 0.61),)),
+        Comparison("LR", PART, (0.6, 0.6)),
+    ),
     (Check("ANN is lowest", 2, 2, "ANN 0.450"), Check("LR is lowest", 0, 2)),
     (
         Panel("curves", "s", "n", (Line("input", [0, 1], [1, 2], "shade"), Line("a", [0, 1], [2, 1], "steps"))),
@@ -56,8 +70,11 @@ def test_a_page_has_ours_the_papers_and_the_deviation(tmp_path: Path) -> None:
         if to_report(EXPERIMENT, RESULT, Scope(2)).write(tmp_path)
     )
     text = page.read_text()
-    assert "| ANN | a part | 0.450 | 0.050 | 0.475 | -0.025 | known contradiction: x |" in text
-    assert "| LR | a part | 0.600 | 0.000 | – | – |  |" in text
+    assert "| ANN | a part | 0.450 | 0.050 | 0.600 | -25% | explained | later: 0.610 (+2%) |" in text
+    assert "| LR | a part | 0.600 | 0.000 | – | – | not printed |  |" in text
+    assert "1 printed number: **0 within 10 %**, 1 explained, **0 unexplained**, 0 no evidence (not counted)." in text
+    assert "- PASPS, table 2" in text
+    assert "| ANN | a part | 0.600 | 0.450 | **0.610** |" in text
     assert "| **holds** | 2 of 2 | ANN is lowest | ANN 0.450 |" in text
     assert "| does not hold | 0 of 2 | LR is lowest |" in text
     assert "compare with nothing" not in text
@@ -102,7 +119,7 @@ def test_the_index_lists_what_was_run_and_what_does_not_hold(tmp_path: Path) -> 
     (tmp_path / "osg.json").write_text("not ours")
     text = write_index(tmp_path, EXPERIMENTS).read_text()
     assert "| [pasps-table2](pasps-table2.md) |" in text
-    assert "| 1 of 2 | LR is lowest |" in text
+    assert "| 0 | 1 | 0 | 0 | 1 of 2 | LR is lowest |" in text
     assert "dabs-fig12" not in text
     assert "osg.md" not in text
 

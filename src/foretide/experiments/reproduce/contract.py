@@ -6,12 +6,11 @@ import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol
-
-import numpy as np
+from typing import Any, Protocol
 
 from foretide.errors import ConfigError
 from foretide.experiments.report import Check, Line, Panel
+from foretide.experiments.reproduce.comparison import Comparison, Metric, Printed, Trial
 
 __all__ = [
     "Check",
@@ -22,13 +21,11 @@ __all__ = [
     "Metric",
     "Outcomes",
     "Panel",
+    "Printed",
     "Result",
     "Scope",
+    "Trial",
 ]
-
-
-# Below this a number of milliseconds or replicas is written as 0; above that many times, a deviation as a factor.
-_NOTHING, _MANY_TIMES = 0.005, 10.0
 
 
 class Job(Hashable, Protocol):
@@ -93,90 +90,6 @@ class Scope:
     def whole(self) -> bool:
         """Whether every input is used to its end."""
         return self.first_s is None
-
-
-@dataclass(frozen=True)
-class Metric:
-    """A quantity, and how it is written and compared.
-
-    Parameters
-    ----------
-    key, title : str
-        Its name in data and in tables.
-    unit : {"part", "ms", "count", "ratio"}
-        Parts and ratios are compared by difference, milliseconds and counts by percentage.
-
-    Examples
-    --------
-    >>> saved, latency = Metric("saved", "saved resources", "part"), Metric("latency", "latency (ms)", "ms")
-    >>> saved.shown(0.4751), saved.deviation(0.47, 0.475), latency.deviation(400.0, 355.49)
-    ('0.475', '-0.005', '+13%')
-    """
-
-    key: str
-    title: str
-    unit: Literal["part", "ms", "count", "ratio"]
-
-    def shown(self, value: float | None) -> str:
-        """Return a value as text; a dash if there is none."""
-        if value is None or not math.isfinite(value):
-            return "–"
-        if self.unit in ("part", "ratio"):
-            return f"{value:.3f}"
-        if abs(value) < _NOTHING:
-            return "0"
-        return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
-
-    def deviation(self, ours: float, paper: float | None) -> str:
-        """Return how far ours is from the paper's."""
-        if paper is None or not math.isfinite(ours):
-            return "–"
-        if self.unit in ("part", "ratio"):
-            return f"{round(ours - paper, 3) + 0.0:+.3f}"
-        if paper == 0:
-            return "–"
-        return f"× {ours / paper:.0f}" if ours > _MANY_TIMES * paper else f"{ours / paper - 1:+.0%}"
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """A reproduced number and the paper's.
-
-    Parameters
-    ----------
-    subject : str
-        What was run, such as a forecaster.
-    metric : Metric
-        What was measured.
-    values : tuple of float
-        Ours, one per seed.
-    paper : float, optional
-        The published number; None if the paper prints none.
-    remark : str
-        A contradiction in the paper, or anything that a reader must know.
-
-    Examples
-    --------
-    >>> Comparison("ANN", Metric("saved", "saved resources", "part"), (0.47, 0.48), 0.475).ours
-    0.475
-    """
-
-    subject: str
-    metric: Metric
-    values: tuple[float, ...]
-    paper: float | None = None
-    remark: str = ""
-
-    @property
-    def ours(self) -> float:
-        """The mean over the seeds."""
-        finite = [value for value in self.values if math.isfinite(value)]
-        return float(np.mean(finite)) if finite else math.nan
-
-    @property
-    def spread(self) -> float:
-        """The standard deviation over the seeds."""
-        return float(np.std(self.values))
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,6 +15,7 @@ from foretide.experiments.reproduce.contract import (
     Metric,
     Outcomes,
     Panel,
+    Printed,
     Result,
     Scope,
 )
@@ -33,6 +34,7 @@ PHASES: tuple[tuple[float, tuple[int, int, int]], ...] = (
     (690.0, (1, 1, 1)),
 )
 _DURATION_S, _RATE, _SERVICE_S = 900.0, 600.0, 0.001
+_WHERE = "IDRNN, section IV.B, figure 8"
 _SHARE = Metric("share", "share of tuples", "part")
 _DELAY = Metric("delay_s", "seconds until the new ratio shows", "count")
 # Poisson arrivals of 600 a second are known to a few percent within one second.
@@ -118,7 +120,10 @@ def _conclude(scope: Scope, outcomes: Outcomes) -> Result:
         shares = [_share(run, start, end) for run in runs]
         comparisons += [
             Comparison(
-                f"{name}, worker {worker + 1}", _SHARE, tuple(s[worker] for s in shares), ratio[worker] / sum(ratio)
+                f"{name}, worker {worker + 1}",
+                _SHARE,
+                tuple(s[worker] for s in shares),
+                Printed(ratio[worker] / sum(ratio), _WHERE),
             )
             for worker in range(3)
         ]

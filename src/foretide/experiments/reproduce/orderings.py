@@ -7,7 +7,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from foretide.experiments.reproduce.contract import Check, Comparison, Metric
+from foretide.experiments.reproduce.comparison import Comparison, Metric
+from foretide.experiments.reproduce.contract import Check
 
 __all__ = ["ascending", "below", "each_seed", "lowest", "within"]
 
@@ -58,8 +59,9 @@ def ascending(claim: str, values: Values, metric: Metric) -> Check:
 def within(claim: str, comparisons: Sequence[Comparison], bound: float) -> Check:
     """Check that the means of ours are no further than `bound` from the paper's, one for each comparison.
 
+    >>> from foretide.experiments.reproduce.comparison import Printed
     >>> saved = Metric("saved", "saved", "part")
-    >>> str(within("saved within .03", [Comparison("ann", saved, (0.47,), 0.475)], 0.03))
+    >>> str(within("saved within .03", [Comparison("ann", saved, (0.47,), Printed(0.475, "a table"))], 0.03))
     'holds (1 of 1): saved within .03; largest deviation 0.0050 (ann)'
     """
     far = {each.subject: abs(each.ours - each.paper) for each in comparisons if each.paper is not None}

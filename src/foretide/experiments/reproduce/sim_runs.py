@@ -8,7 +8,8 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from foretide.experiments.reproduce.contract import Metric
+from foretide.experiments.reproduce.comparison import Metric
+from foretide.experiments.reproduce.trials import other_definitions
 from foretide.records import Floats
 from foretide.sim.outcome import SimulationReport
 from foretide.traces import RateTrace
@@ -26,7 +27,7 @@ class RunOutcome:
     Parameters
     ----------
     metrics : mapping of str to float
-        SPEC P8, and shares of events: `dropped`, `timed_out`.
+        SPEC P8; shares of events: `dropped`, `timed_out`; and what `other_definitions` gives.
     step_s : float
         The width of a step of the curves.
     at_s, arrived, left, replicas, latency_ms : arrays over steps
@@ -54,7 +55,12 @@ def recorded(report: SimulationReport, step_s: float) -> RunOutcome:
     replicas = _means(course.replicas.astype(np.float64), rows)
     at_s = course.ended_at_s[rows - 1 :: rows][: replicas.shape[0]]
     return RunOutcome(
-        metrics={**asdict(report.metrics), **losses, "mean_replicas": float(course.replicas.sum(axis=1).mean())},
+        metrics={
+            **asdict(report.metrics),
+            **losses,
+            "mean_replicas": report.r_over * (1.0 - report.metrics.saved),
+            **other_definitions(report),
+        },
         step_s=step_s,
         at_s=at_s,
         arrived=_means(course.arrived.sum(axis=1), rows) / each_s,

@@ -29,6 +29,7 @@ _LOOP = LoopSettings(td_s=_TD_S, sample_s=1.0, history=100)
 # Nine machines of two cores; what tasks reserve of them is not printed: a core each.
 _CORES = 18
 _DOWNTIME_S = 5.5
+_RESTART = Restart(downtime_s=_DOWNTIME_S)
 _WEIGHT, _BETA = 0.3, 0.8
 _EPISODES = 25
 # Seeds of episodes, apart from those of runs.
@@ -46,6 +47,8 @@ class DabsJob:
     seed: int
     pause: bool
     first_s: float | None = None
+    downtime_s: float = _DOWNTIME_S
+    loses: bool = True
 
     @classmethod
     def for_scope(cls, scope: Scope, topology: str, kind: str, strategy: str, pause: bool) -> tuple[DabsJob, ...]:
@@ -56,7 +59,9 @@ class DabsJob:
     def label(self) -> str:
         """Strategy, topology, stream and seed."""
         pause = " with pause" if self.pause else ""
-        return f"{self.strategy}{pause} on {self.topology}, {self.stream} stream, seed {self.seed}"
+        keeps = "" if self.loses else ", keeping events"
+        restart = f", restart of {self.downtime_s:g} s{keeps}"
+        return f"{self.strategy}{pause} on {self.topology}, {self.stream} stream, seed {self.seed}{restart}"
 
     @property
     def cost(self) -> float:
@@ -69,8 +74,8 @@ class DabsJob:
             dabs_topology(self.topology),
             first_part(stream(self.stream), self.first_s),
             planner=_planner(self.strategy, self.topology, self.stream),
-            loop=_LOOP.model_copy(update={"settle_s": _DOWNTIME_S if self.pause else 0.0}),
-            settings=experiment_settings(self.topology),
+            loop=_LOOP.model_copy(update={"settle_s": self.downtime_s if self.pause else 0.0}),
+            settings=experiment_settings(self.topology, Restart(downtime_s=self.downtime_s, loses=self.loses)),
             seed=self.seed,
             warm_up_s=0.0,
             warm_start=False,
@@ -78,7 +83,7 @@ class DabsJob:
         return recorded(report, _STEP_S)
 
 
-def experiment_settings(topology: str) -> SimulationSettings:
+def experiment_settings(topology: str, restart: Restart = _RESTART) -> SimulationSettings:
     """Return how a topology of the experiments runs: its costs by value, its cores, what a change costs."""
     return SimulationSettings(
         queue="replica",
@@ -88,7 +93,7 @@ def experiment_settings(topology: str) -> SimulationSettings:
         keys=None if topology == "insensitive" else Keys(skew=1.5, sensitive=(OBSERVED,)),
         timeout_s=_TIMEOUT_S,
         cpu=Cpu(cores=_CORES),
-        restart=Restart(downtime_s=_DOWNTIME_S),
+        restart=restart,
     )
 
 

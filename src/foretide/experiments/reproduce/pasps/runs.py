@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from foretide.experiments.reproduce.contract import Scope
+from foretide.experiments.reproduce.pasps.assumptions import ASSUMPTIONS, Assumption
 from foretide.experiments.reproduce.pasps.complex_application import COMPLEX_BASE_S, COMPLEX_R_OVER, complex_application
 from foretide.experiments.reproduce.pasps.policies import PspsByForecast, RepeatInterval, fixed
 from foretide.experiments.reproduce.sim_runs import RunOutcome, first_part, read_again, recorded
@@ -28,7 +29,7 @@ DURATION_S = 1200.0
 DABS_WEIGHT = 0.7
 # Seconds that a run takes, roughly: the simulation itself, and training a forecaster forty times.
 _SIMULATION_COST_S, _TRAINING_COST_S = 2.0, {"ann": 6.0, "rf": 4.0}
-_STEP_S = 5.0
+_STEP_S, _WARM_UP_S = 5.0, 30.0
 
 SETUP_NOTES = (
     "Simulated tuple by tuple, four operators in a row, one queue per operator without a bound. Execution times of "
@@ -61,6 +62,8 @@ class PaspsJob:
         What runs.
     first_s : float
         How much of the trace.
+    assumption : str
+        The name of an assumption to run it under; none, as the page says.
     """
 
     trace: str
@@ -70,6 +73,7 @@ class PaspsJob:
     td_s: float = 30.0
     application: str = "chain"
     first_s: float = DURATION_S
+    assumption: str = ""
 
     @classmethod
     def for_scope(cls, scope: Scope, trace: str, policy: str, option: str = "", **more: Any) -> tuple[PaspsJob, ...]:
@@ -81,7 +85,9 @@ class PaspsJob:
     def label(self) -> str:
         """Policy, trace, interval and seed."""
         name = f"{self.policy}:{self.option}" if self.option else self.policy
-        return f"{name} on {self.trace}, td {self.td_s:g} s, seed {self.seed}"
+        under = f", {ASSUMPTIONS[self.assumption].title}" if self.assumption else ""
+        application = f" ({self.application})" if self.application != "chain" else ""
+        return f"{name}{application} on {self.trace}, td {self.td_s:g} s, seed {self.seed}{under}"
 
     @property
     def cost(self) -> float:
@@ -93,7 +99,10 @@ class PaspsJob:
         """Simulate it."""
         setup = self._setup()
         trace = read_again(first_part(setup.trace, self.first_s), self.seed)
-        changes: dict[str, Any] = {"restart": Restart()} if self.policy == "dabs" else {}
+        under = ASSUMPTIONS.get(self.assumption, Assumption(""))
+        changes: dict[str, Any] = dict(under.settings)
+        if self.policy == "dabs":
+            changes["restart"] = Restart()
         if self.application == "complex":
             changes["base_latency_s"] = COMPLEX_BASE_S
         topology = setup.topology
@@ -106,8 +115,8 @@ class PaspsJob:
             loop=setup.loop(self.td_s),
             settings=setup.settings(arrivals="poisson", **changes),
             seed=self.seed,
-            warm_up_s=0.0,
-            warm_start=False,
+            warm_up_s=_WARM_UP_S if under.warm else 0.0,
+            warm_start=under.warm,
             r_over=setup.r_over,
         )
         return recorded(report, _STEP_S)
