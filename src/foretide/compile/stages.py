@@ -98,6 +98,15 @@ class Stage:
         """The operators that run before any exchange."""
         return tuple(operator.id for operator in self.operators if not max(self._depths[operator.id], default=0))
 
+    def depths(self, element: str) -> set[int]:
+        """Return how many exchanges come before an element, on each way to it."""
+        return self._depths[element]
+
+    @cached_property
+    def keyed(self) -> tuple[Operator, ...]:
+        """The operators whose state Foretide keeps."""
+        return tuple(operator for operator in self.operators if operator.state)
+
     @cached_property
     def _depths(self) -> Mapping[str, set[int]]:
         """How many exchanges come before each element, on each way to it."""
@@ -200,7 +209,10 @@ def compile_stages(topology: Topology) -> StageGraph:
     for id, head in group.items():
         members[head].add(id)
     order = _stage_order(group, plans, [head for head in dict.fromkeys(group.values())])
-    return StageGraph(topology, tuple(_stage(topology, members[head], plans) for head in order))
+    stages = tuple(_stage(topology, members[head], plans) for head in order)
+    for stage in stages:
+        _check_together(stage)
+    return StageGraph(topology, stages)
 
 
 def _ids(sources: Iterable[Source], operators: Iterable[Operator], sinks: Iterable[Sink]) -> tuple[str, ...]:
@@ -241,12 +253,26 @@ def _link(edge: Edge, topology: Topology) -> Link:
 def _check_states(topology: Topology) -> None:
     """Refuse a stateful operator whose state would be lost between batches."""
     for operator in topology.operators:
-        if operator.stateful and operator.mode != "dataframe":
+        if operator.stateful and not operator.state and operator.mode != "dataframe":
             raise TopologyError(
                 f"operator {operator.id!r}",
-                expected="mode='dataframe' for an operator that keeps state, which Spark then keeps",
-                got=f"mode={operator.mode!r}",
-                remedy="write it as a function of a streaming DataFrame (windowed aggregation, transformWithState)",
+                expected="a key and columns of the state that is kept by it, or mode='dataframe', where Spark keeps it",
+                got=f"mode={operator.mode!r} without either",
+                remedy="write key='column', state='n long', or a function of a streaming DataFrame",
+                declared=operator.declared,
+            )
+
+
+def _check_together(stage: Stage) -> None:
+    """Refuse an operator with a key whose inputs come after different numbers of exchanges: a key is worked on once."""
+    for operator in stage.keyed:
+        depths = stage.depths(operator.id)
+        if len(depths) > 1:
+            raise TopologyError(
+                f"operator {operator.id!r}",
+                expected="inputs that come after as many exchanges each, so that all rows of a key come together",
+                got=f"rows that come after {' or '.join(map(str, sorted(depths)))} exchanges",
+                remedy="make the edges into it queued",
                 declared=operator.declared,
             )
 

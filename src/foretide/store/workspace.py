@@ -44,6 +44,10 @@ class Workspace:
         """Return the directory of a queued edge's log."""
         return self.root / "edges" / name
 
+    def state(self, operator: str) -> Path:
+        """Return the directory of an operator's state."""
+        return self.root / "state" / operator
+
     @property
     def runtime(self) -> Path:
         """The run-time configuration."""

@@ -121,6 +121,8 @@ class Flow:
         execution_s: float | None = None,
         replicas: ReplicaBounds | int | tuple[int, int] | tuple[int, int, int] | None = None,
         stateful: bool = False,
+        key: str | Sequence[str] = (),
+        state: str = "",
         **options: Any,
     ) -> Stream:
         """Declare an operator, fed by `inputs`.
@@ -137,8 +139,10 @@ class Flow:
             How events are spread over its replicas, such as ``"fields:word"``.
         queued : bool
             Whether there is a durable log between it and its inputs.
-        mode, outputs, execution_s, stateful
+        mode, outputs, execution_s, stateful, state
             As in `Operator`.
+        key : str or sequence of str
+            The columns that its state is kept by; equal keys reach the same replica without a grouping.
         schema, selectivity
             As in `Operator`; a single value stands for every output.
         replicas : int, (minimum, maximum), (minimum, maximum, initial) or ReplicaBounds, optional
@@ -157,6 +161,8 @@ class Flow:
                 execution_s=execution_s,
                 replicas=ReplicaBounds() if replicas is None else ReplicaBounds.of(replicas),
                 stateful=stateful,
+                key=(key,) if isinstance(key, str) else tuple(key),
+                state=state,
                 options=options,
                 declared=_called_from(),
             )

@@ -63,7 +63,9 @@ def _operator(operator: Operator, topology: Topology) -> dict[str, Any]:
     entry |= {"selectivity": dict(operator.selectivity)} if operator.selectivity else {}
     entry |= {"execution_s": operator.execution_s} if operator.execution_s is not None else {}
     entry |= {"replicas": _bounds(operator.replicas)} if operator.replicas != default.replicas else {}
-    entry |= {"stateful": True} if operator.stateful else {}
+    entry |= {"stateful": True} if operator.stateful and not operator.state else {}
+    entry |= {"key": list(operator.key)} if operator.key else {}
+    entry |= {"state": operator.state} if operator.state else {}
     return entry | _options(operator.id, operator.options) | {"inputs": _inputs(operator.id, topology)}
 
 

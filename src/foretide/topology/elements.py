@@ -181,6 +181,10 @@ class Operator:
         Bounds of its replicas.
     stateful : bool
         Whether it keeps state by key.
+    key : tuple of str
+        The columns that its state is kept by, where Foretide keeps it.
+    state : str
+        The columns of that state, such as ``"n long, total double"``.
     options : mapping
         Options that the engine takes for it.
     """
@@ -194,12 +198,15 @@ class Operator:
     execution_s: float | None = None
     replicas: ReplicaBounds = field(default_factory=ReplicaBounds)
     stateful: bool = False
+    key: tuple[str, ...] = ()
+    state: str = ""
     options: Mapping[str, Any] = field(default_factory=dict)
     declared: Declaration | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         for name in ("schema", "selectivity", "options"):
             object.__setattr__(self, name, _own(getattr(self, name)))
+        object.__setattr__(self, "stateful", self.stateful or bool(self.state))
 
 
 @dataclass(frozen=True)

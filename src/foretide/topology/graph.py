@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from foretide.errors import Declaration
 from foretide.records import Floats, Ints, Layout
-from foretide.topology.elements import Edge, Operator, Sink, Source
+from foretide.topology.elements import Edge, GroupingSpec, Operator, Sink, Source
 from foretide.topology.flow import FlowGraph
 from foretide.topology.validation import topological_order, validate
 
@@ -60,6 +60,7 @@ class Topology:
     declared: Declaration | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "edges", _by_key(self.operators, self.edges))
         validate(self.name, self.sources, self.operators, self.sinks, self.edges)
         order = topological_order([operator.id for operator in self.operators], self.edges)
         by_id = {operator.id: operator for operator in self.operators}
@@ -147,3 +148,14 @@ class Topology:
             for operator in self.operators
         )
         return replace(self, operators=operators)
+
+
+def _by_key(operators: tuple[Operator, ...], edges: tuple[Edge, ...]) -> tuple[Edge, ...]:
+    """Return the edges, those into operators with a key grouped by it where no grouping is declared."""
+    keys = {operator.id: operator.key for operator in operators if operator.key}
+    return tuple(
+        replace(edge, grouping=GroupingSpec("fields", keys[edge.end]))
+        if edge.end in keys and edge.grouping == GroupingSpec()
+        else edge
+        for edge in edges
+    )

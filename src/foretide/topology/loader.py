@@ -37,7 +37,7 @@ _SOURCE = ("id", "kind", "options")
 _SINK = ("id", "kind", "options", "inputs")
 _OPERATOR = (
     *("id", "function", "mode", "outputs", "schema", "selectivity", "execution_ms", "execution_s"),
-    *("replicas", "stateful", "options", "inputs"),
+    *("replicas", "stateful", "key", "state", "options", "inputs"),
 )
 _INPUT = ("from", "output", "grouping", "queued")
 _GROUPING = ("name", "fields", "options")
@@ -148,6 +148,8 @@ def _operator(item: Cursor) -> Operator:
         execution_s=_execution_s(item),
         replicas=_bounds(item),
         stateful=item.flag("stateful"),
+        key=(item.value["key"],) if isinstance(item.value.get("key"), str) else item.texts("key", ()),
+        state=item.text("state", "") or "",
         options=options,
         declared=_where(item),
     )

@@ -133,7 +133,7 @@ SINK_OPTIONS: dict[str, KindOptions] = {
 }
 """The options of each kind of sink."""
 
-_ON_ROWS = KindOptions(("tables",))
+_ON_ROWS = KindOptions(("tables", "state_partitions"))
 OPERATOR_OPTIONS: Mapping[OperatorMode, KindOptions] = {
     "rows": _ON_ROWS,
     "pandas": _ON_ROWS,

@@ -26,6 +26,8 @@ __all__ = ["topological_order", "validate"]
 _Element: TypeAlias = Source | Operator | Sink
 _ID = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 _TRANSPORTS = ("inline", "queued")
+#: How many partitions a state may have.
+MOST_PARTITIONS = 4096
 
 
 def validate(
@@ -129,6 +131,24 @@ def _check_operator(operator: Operator) -> Iterator[TopologyError]:
     for output in operator.schema:
         if output not in operator.outputs:
             yield wrong(f"a schema of an output among {list(operator.outputs)}", repr(output))
+    if operator.state and not operator.key:
+        yield wrong("a key that its state is kept by", "none", "write key='column'")
+    if operator.key and not operator.state:
+        yield wrong("columns of the state that is kept by its key", "none", "write state='n long, total double'")
+    if operator.state and operator.mode == "dataframe":
+        yield wrong(
+            "mode 'rows', 'pandas' or 'arrow' for a state that Foretide keeps",
+            "mode='dataframe'",
+            "leave state= out: Spark keeps the state of an operator on DataFrames",
+        )
+    partitions = operator.options.get("state_partitions", 1)
+    if "state_partitions" in operator.options and not (
+        operator.state and isinstance(partitions, int) and 1 <= partitions <= MOST_PARTITIONS
+    ):
+        yield wrong(
+            f"state_partitions between 1 and {MOST_PARTITIONS}, of an operator with state=",
+            repr(partitions) if operator.state else "no state",
+        )
     if operator.execution_s is not None and not (math.isfinite(operator.execution_s) and operator.execution_s > 0):
         yield wrong("an execution time above 0 seconds", operator.execution_s)
 
@@ -169,10 +189,18 @@ def _check_edges(
     outputs = {source.id: (DEFAULT_OUTPUT,) for source in sources} | {op.id: op.outputs for op in operators}
     ends = {op.id for op in operators} | {sink.id for sink in sinks}
     stateful = {op.id for op in operators if op.stateful}
+    keys = {op.id: op.key for op in operators if op.key}
     seen: set[tuple[str, str, str]] = set()
     for edge in edges:
         yield from _check_ends(edge, outputs, ends)
         yield from _check_grouping(edge, edge.end in stateful)
+        if edge.end in keys and (edge.grouping.name, edge.grouping.fields) != ("fields", keys[edge.end]):
+            yield _wrong_edge(
+                edge,
+                f"no grouping, or fields:{','.join(keys[edge.end])}, since {edge.end!r} keeps its state by that key",
+                str(edge.grouping),
+                "leave grouping= out",
+            )
         key = (edge.start, edge.output, edge.end)
         if key in seen:
             yield _wrong_edge(edge, "one edge between the same two ends", "a second one", "leave one of them out")

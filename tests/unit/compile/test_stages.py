@@ -189,3 +189,23 @@ def test_readers_are_the_operators_before_any_exchange() -> None:
     stage = compile_stages(job.build()).stages[0]
     assert stage.readers == ("split", "clean")
     assert stage.rounds == 1
+
+
+def test_rows_of_a_key_must_come_together() -> None:
+    job = flow("uneven")
+    source = job.source("in")
+    late = source.operator("a").operator("b", grouping="fields:x")
+    job.operator("count", inputs=[source, late], key="x", state="n long").sink("out")
+    with pytest.raises(
+        TopologyError, match=r"'count'.*rows that come after 1 or 2 exchanges; make the edges into it queued"
+    ):
+        compile_stages(job.build())
+
+
+def test_an_operator_with_a_key_is_behind_an_exchange_by_its_key() -> None:
+    job = flow("keyed")
+    job.source("in").operator("count", key=["x", "y"], state="n long").operator("next").sink("out")
+    topology = job.build()
+    [stage] = compile_stages(topology).stages
+    assert [str(plan.edge.grouping) for plan in stage.exchanges] == ["fields:x,y"]
+    assert topology.operator("count").stateful and [operator.id for operator in stage.keyed] == ["count"]

@@ -214,7 +214,7 @@ def test_a_file_with_many_errors_names_each_with_its_line(tmp_path: Path) -> Non
         "topology (declared at wrong.toml:2): expected a key among ['name', 'sources', 'operators', 'sinks'], "
         "got the unknown key 'sorces'; did you mean 'sources'?",
         "operator 'a' (declared at wrong.toml:9): expected a key among ['id', 'function', 'mode', 'outputs', 'schema', "
-        "'selectivity', 'execution_ms', 'execution_s', 'replicas', 'stateful', 'options', 'inputs'], "
+        "'selectivity', 'execution_ms', 'execution_s', 'replicas', 'stateful', 'key', 'state', 'options', 'inputs'], "
         "got the unknown key 'replica'; did you mean 'replicas'?",
         "operator 'a' (declared at wrong.toml:10): expected true or false for 'stateful', got 'yes'",
         "operator 'a' (declared at wrong.toml:11): expected a number for 'execution_ms', got true",
@@ -283,7 +283,7 @@ def test_a_misspelt_option_is_named_with_its_line_and_the_nearest_name(
     assert source.startswith(f"source 'in' (declared at {name}:{lines[0]}): expected an option among trace, payload,")
     assert source.endswith("got the unknown option 'sped'; did you mean 'speed'?")
     assert operator == (
-        f"operator 'a' (declared at {name}:{lines[1]}): expected an option among tables, "
+        f"operator 'a' (declared at {name}:{lines[1]}): expected an option among tables, state_partitions, "
         "got the unknown option 'tabels'; did you mean 'tables'?"
     )
     assert sink == (

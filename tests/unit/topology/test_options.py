@@ -40,7 +40,7 @@ def line(
         (line(source=("trace", {"trace": "pasps_dns", "sped": 20})), "source 'in'", "'sped'", "did you mean 'speed'?"),
         (line(source=("kafka", {"topics": "t"})), "source 'in'", "'topics'", "did you mean 'topic'?"),
         (line(source=("none", {"rate": 1})), "source 'in'", "'rate'", "correct its name, or remove it"),
-        (line(operator={"kee": "h"}), "operator 'a'", "'kee'", "correct its name, or remove it"),
+        (line(operator={"kee": "h"}), "operator 'a'", "'kee'", "did you mean 'key'?"),
         (line(operator={"replica": (1, 8)}), "operator 'a'", "'replica'", "did you mean 'replicas'?"),
         (line(operator={"grouped": "fields:h"}), "operator 'a'", "'grouped'", "did you mean 'grouping'?"),
         (line(operator={"mode": "dataframe", "outputmode": "update"}), "operator 'a'", "'outputmode'", "'output_mode'"),

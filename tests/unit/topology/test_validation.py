@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import inspect
+import re
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -239,3 +241,24 @@ def test_a_call_through_a_function_of_the_user_names_the_line_in_it() -> None:
     job.source("in").operator("a")
     add_counter(job)
     assert str(only_error(job).declared) == f"{HERE}:{line_here() - 5}"
+
+
+@pytest.mark.parametrize(
+    ("declared", "message"),
+    [
+        ({"key": "x"}, "expected columns of the state that is kept by its key, got none"),
+        ({"state": "n long", "grouping": "fields:x"}, "expected a key that its state is kept by, got none"),
+        ({"key": "x", "state": "n long", "mode": "dataframe"}, "mode 'rows', 'pandas' or 'arrow' for a state"),
+        (
+            {"key": "x", "state": "n long", "grouping": "fields:y"},
+            "no grouping, or fields:x, since 'a' keeps its state",
+        ),
+        ({"key": "x", "state": "n long", "state_partitions": 0}, "state_partitions between 1 and 4096"),
+        ({"state_partitions": 8}, "of an operator with state=, got no state"),
+    ],
+)
+def test_what_is_wrong_with_a_key_is_named(declared: dict[str, Any], message: str) -> None:
+    job = flow("keyed")
+    job.source("in").operator("a", **declared).sink("out")
+    with pytest.raises(TopologyErrors, match=re.escape(message)):
+        job.build()

@@ -18,7 +18,7 @@ from foretide.spark.sinks.contract import BatchSink, ClosableSink, EncodingSink,
 from foretide.spark.tasks.contract import EdgeWriter
 from foretide.store.workspace import Workspace
 from foretide.transport import ArrowLog, ArrowLogSettings, LogFullError
-from foretide.transport.contract import BatchWriter, Log, SegmentInfo, SegmentWriter
+from foretide.transport.contract import BatchWriter, Commit, Log, SegmentInfo, SegmentWriter
 from foretide.transport.dead_letters import DEAD_LETTERS, DeadLetter, dead_letter_batch
 
 __all__ = ["StageEnds"]
@@ -45,15 +45,23 @@ class StageEnds:
         Opens queued edges.
     stopping : Event
         Set when the stage stops; waiting for room ends then.
+    changelogs : mapping of int to Log
+        The changelogs of its states, each with a number of its own beside those of edges.
     """
 
     def __init__(
-        self, stage: Stage, workspace: Workspace, settings: EngineSettings, edges: EdgeStore, stopping: threading.Event
+        self,
+        stage: Stage,
+        workspace: Workspace,
+        settings: EngineSettings,
+        edges: EdgeStore,
+        stopping: threading.Event,
+        changelogs: Mapping[int, Log] | None = None,
     ) -> None:
         self._stage, self._room_timeout_s, self._stopping = stage.id, settings.room_timeout_s, stopping
         self.logs: dict[int, Log] = {
             plan.number: edges.open(plan.name, str(plan.edge)) for plan in stage.edges if plan.link == "queued"
-        }
+        } | dict(changelogs or {})
         letter_bytes = min(settings.log_max_bytes, _LETTERS_BYTES)
         letter_settings = ArrowLogSettings(max_bytes=letter_bytes, fsync=settings.sync_files)
         self.dead_letters = ArrowLog(workspace.dead_letters, edge="dead letters", settings=letter_settings)
@@ -103,20 +111,27 @@ class StageEnds:
         collected: Mapping[int, Sequence[pa.RecordBatch]],
         transactions: Mapping[int, BatchWriter],
         letters: Sequence[DeadLetter] = (),
-    ) -> None:
-        """Bring what tasks wrote, the rows that came to the driver, and letters that were found there to their ends."""
+    ) -> dict[int, Commit]:
+        """Bring what tasks wrote, the rows that came to the driver, and letters that were found there to their ends.
+
+        Return the commits to logs, by number. Sinks come last: a batch that is not in all of them runs again, from the
+        states that it began with.
+        """
         self._keep_letters(batch_id, results, letters)
         written: dict[int, list[Any]] = {}
         for result in results:
             for number, infos in result["written"].items():
                 written.setdefault(int(number), []).extend(info for info in infos if info is not None)
-        for number, writer in transactions.items():
-            writer.commit([SegmentInfo.from_json(info) for info in written.get(number, [])])
+        commits = {
+            number: writer.commit([SegmentInfo.from_json(info) for info in written.get(number, [])])
+            for number, writer in transactions.items()
+        }
         for id, sink in self.sinks.items():
             edges = [number for number, end in self._sink_edges.items() if end == id]
             batches = [batch for number in edges for batch in collected.get(number, ())]
             files = [info for number in edges for info in written.get(number, [])]
             sink.commit(batch_id, files, _joined(id, batches) if batches else None)
+        return commits
 
     def close(self) -> None:
         """Give up waiting for sinks that are away."""

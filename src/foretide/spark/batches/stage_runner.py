@@ -8,14 +8,12 @@ import uuid
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
-from pyspark.sql.types import StructType
 
 from foretide.compile.stages import Stage, StageGraph
 from foretide.errors import ForetideError
@@ -23,12 +21,13 @@ from foretide.health.task_features import FeatureOrder
 from foretide.records.sharing import share_out
 from foretide.spark.batches.admission import Admission, Reading
 from foretide.spark.batches.checkpoint_files import quick_checkpoint_files
+from foretide.spark.batches.declared import output_schemas, state_schema
 from foretide.spark.batches.ends import StageEnds
 from foretide.spark.batches.failures import FailureWatch
 from foretide.spark.batches.job import StageJob
 from foretide.spark.batches.routing import Router
-from foretide.spark.columns import arrow_schema
-from foretide.spark.errors import BatchInterrupted, OperatorError
+from foretide.spark.batches.states import StageStates
+from foretide.spark.errors import BatchInterrupted
 from foretide.spark.inputs.edges import EdgeStore
 from foretide.spark.inputs.faults import read_fault
 from foretide.spark.inputs.feeds import open_feed
@@ -42,11 +41,10 @@ from foretide.spark.tasks.operators import OperatorSpec
 from foretide.spark.tasks.statistics import BatchStatistics, StageTotals
 from foretide.store import RuntimeConfig, RuntimeStore
 from foretide.store.workspace import Workspace
-from foretide.topology import Operator
 from foretide.transport.contract import BatchWriter
 from foretide.transport.dead_letters import Failure
 
-__all__ = ["StageRunner", "output_schemas"]
+__all__ = ["StageRunner"]
 
 
 class StageRunner:
@@ -77,7 +75,8 @@ class StageRunner:
         self._feed = open_feed(graph.topology, stage, edges)
         self._router = Router(stage)
         self._stopping = threading.Event()
-        self._ends = StageEnds(stage, workspace, settings, edges, self._stopping)
+        self._states = StageStates(graph.topology, stage, workspace, settings)
+        self._ends = StageEnds(stage, workspace, settings, edges, self._stopping, self._states.logs)
         program = f"{stage.id}/{uuid.uuid4().hex}", cloudpickle.dumps(self._make_program())
         self._job = StageJob(spark, stage.id, stage.carriers, program, settings.batch_attempts, self._stopping)
         self.statistics: deque[BatchStatistics] = deque(maxlen=settings.kept_batches)
@@ -187,7 +186,8 @@ class StageRunner:
         done = self._job.run(lambda: self._order(batch_id, tasks, first, config, transactions), first)
         letters = self._feed.letters()
         self._watch.look(done.results, rows or {}, letters)
-        self._ends.commit(batch_id, done.results, done.collected, transactions, letters)
+        commits = self._ends.commit(batch_id, done.results, done.collected, transactions, letters)
+        self._states.learn(commits, done.results)
         self._feed.finished()
         batch = BatchStatistics(self.stage.id, batch_id, config.version, slots, rows or {}, started_at_s)
         batch.replicas = replicas
@@ -205,7 +205,7 @@ class StageRunner:
 
     def _make_program(self) -> Program:
         specs = {
-            operator.id: OperatorSpec(operator, output_schemas(operator), self.settings.retries)
+            operator.id: OperatorSpec(operator, output_schemas(operator), self.settings.retries, state_schema(operator))
             for operator in self.stage.operators
         }
         every_s = self.settings.features_every_s
@@ -233,11 +233,13 @@ class StageRunner:
         config: RuntimeConfig,
         transactions: Mapping[int, BatchWriter],
     ) -> BatchOrder:
+        states = self._states.orders(tasks, transactions)
         return BatchOrder(
             batch_id,
             tasks,
             slices=first.slices,
-            routes=self._router.routes(tasks, config, self._cores),
+            routes={**self._router.routes(tasks, config, self._cores), **self._states.routes(tasks, states)},
+            states=states,
             writers=self._ends.writers(batch_id, transactions),
             collected=self._ends.collected,
             encoders=self._ends.encoders,
@@ -267,22 +269,6 @@ class StageRunner:
     def _write_limit(self, last: BatchStatistics | None = None) -> None:
         limits = RuntimeLimits(self._admission.limit, last_batch=None if last is None else last.figures())
         write_limits(self._workspace.limits(self.stage.id), limits)
-
-
-def output_schemas(operator: Operator) -> dict[str, pa.Schema]:
-    """Return the columns that an operator declares for its outputs."""
-    schemas: dict[str, pa.Schema] = {}
-    for output, ddl in operator.schema.items():
-        try:
-            schemas[output] = arrow_schema(cast(StructType, StructType.fromDDL(ddl)))
-        except Exception as error:
-            raise OperatorError(
-                operator.id,
-                expected=f"columns of output {output!r} such as 'word string, count long'",
-                got=repr(ddl),
-                remedy="correct schema=",
-            ) from error
-    return schemas
 
 
 def _without_connectors(stage: Stage) -> Stage:

@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from foretide.control.profiles import OperatorProfile, Profile
 from foretide.errors import ConfigError
+from foretide.spark.batches.declared import output_schemas
 from foretide.spark.batches.failures import FAILURE_LOGGER
-from foretide.spark.batches.stage_runner import output_schemas
 from foretide.spark.errors import OperatorError
 from foretide.spark.inputs.contract import InputSpec, TraceInput
 from foretide.spark.tasks.operators import OperatorRunner, OperatorSpec

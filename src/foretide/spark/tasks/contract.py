@@ -12,6 +12,7 @@ from foretide.compile.stages import Stage
 from foretide.grouping import Grouping
 from foretide.health.task_features import FeatureOrder
 from foretide.spark.tasks.operators import OperatorSpec
+from foretide.state.changes import StateOrder
 from foretide.transport.contract import OpenSegment, SegmentWriter
 
 __all__ = ["BatchOrder", "EdgeWriter", "Program", "Slice"]
@@ -58,6 +59,8 @@ class BatchOrder:
         Where failed events go.
     encoders : mapping of int to callable
         What is done to rows before they go to the driver, by edge number.
+    states : mapping of str to StateOrder
+        What operators with a key begin with.
     """
 
     batch_id: int
@@ -68,6 +71,7 @@ class BatchOrder:
     collected: frozenset[int] = frozenset()
     dead_letters: SegmentWriter | None = None
     encoders: Mapping[int, Callable[[pa.RecordBatch], pa.RecordBatch]] = field(default_factory=dict)
+    states: Mapping[str, StateOrder] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,15 @@ from foretide.topology import Operator
 from foretide.traces.replay import EVENT_TIME
 from foretide.transport.dead_letters import DeadLetter
 
-__all__ = ["EVENT_TIME_COLUMN", "OperatorRunner", "OperatorSpec", "Outputs"]
+__all__ = [
+    "EVENT_TIME_COLUMN",
+    "OperatorRunner",
+    "OperatorSpec",
+    "Outputs",
+    "from_arrow",
+    "from_pandas",
+    "from_rows",
+]
 
 #: What an operator made of a batch: batches by output.
 Outputs: TypeAlias = dict[str, list[pa.RecordBatch]]
@@ -36,11 +44,12 @@ _NULL = pa.null()
 
 @dataclass(frozen=True, slots=True)
 class OperatorSpec:
-    """What a worker needs to know of an operator; the schemas are those declared, by output."""
+    """What a worker needs to know of an operator: the schemas declared, by output, and that of its state."""
 
     operator: Operator
     schemas: Mapping[str, pa.Schema]
     retries: int = 1
+    state: pa.Schema | None = None
 
 
 class OperatorRunner:
@@ -55,12 +64,12 @@ class OperatorRunner:
 
     def __init__(self, spec: OperatorSpec) -> None:
         self.spec, self.id = spec, spec.operator.id
-        function = _with_tables(_resolve(spec.operator), spec.operator)
+        self._function = function = _with_tables(_resolve(spec.operator), spec.operator)
         self._row_seconds: list[float] = []
         mode = spec.operator.mode
         self._call: Callable[[pa.RecordBatch], Outputs] = {
-            "arrow": lambda batch: self._collect(function(batch), _from_arrow),
-            "pandas": lambda batch: self._collect(function(batch.to_pandas()), _from_pandas),
+            "arrow": lambda batch: self._collect(function(batch), from_arrow),
+            "pandas": lambda batch: self._collect(function(batch.to_pandas()), from_pandas),
             "rows": lambda batch: self._rows(function, batch),
         }[mode]
         self.reset()
@@ -84,10 +93,14 @@ class OperatorRunner:
         self._last_s = perf_counter() - started
         self.busy_s += self._last_s
         self.cpu_s += thread_time() - computed
+        self._finish(batch, outputs)
+        return outputs
+
+    def _finish(self, batch: pa.RecordBatch, outputs: Outputs) -> None:
+        """Give outputs what travels along unasked, and count them."""
         _keep_event_time(batch, outputs)
         _keep_types(batch, outputs)
         self.rows_out += sum(part.num_rows for parts in outputs.values() for part in parts)
-        return outputs
 
     def row_seconds(self, rows: int) -> list[float]:
         """Return how long each row of the last batch took: measured for a function of rows, else their mean."""
@@ -152,7 +165,7 @@ class OperatorRunner:
             )
             for name, part in parts:
                 rows.setdefault(name, []).extend(self._each_row(name, part, row))
-        return self._collect(rows, _from_rows)
+        return self._collect(rows, from_rows)
 
     def _each_row(self, name: str, part: Any, parent: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
         """Yield the rows that came of `parent`, which pass on its event time unless they set their own."""
@@ -246,16 +259,19 @@ def _resolve(operator: Operator) -> Callable[..., Any]:
     return found
 
 
-def _from_arrow(part: Any, schema: pa.Schema | None) -> list[pa.RecordBatch]:
+def from_arrow(part: Any, schema: pa.Schema | None) -> list[pa.RecordBatch]:
+    """Return what a function of Arrow batches gave."""
     return [part] if isinstance(part, pa.RecordBatch) else list(part.to_batches())
 
 
-def _from_pandas(part: Any, schema: pa.Schema | None) -> list[pa.RecordBatch]:
+def from_pandas(part: Any, schema: pa.Schema | None) -> list[pa.RecordBatch]:
+    """Return what a function of pandas frames gave."""
     columns = None if schema is None else _and_event_time(schema, part.columns)
     return [pa.RecordBatch.from_pandas(part, schema=columns, preserve_index=False)]
 
 
-def _from_rows(part: Any, schema: pa.Schema | None) -> list[pa.RecordBatch]:
+def from_rows(part: Any, schema: pa.Schema | None) -> list[pa.RecordBatch]:
+    """Return rows that a function gave."""
     if schema is None or not part:
         # Arrow would take the columns of the first row for those of all.
         names = dict.fromkeys(name for row in part for name in row)

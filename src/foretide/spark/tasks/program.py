@@ -18,7 +18,7 @@ from foretide.errors import ForetideError
 from foretide.spark.errors import OperatorError
 from foretide.spark.tasks.cells import as_bytes, envelope, error_cell
 from foretide.spark.tasks.contract import BatchOrder, Program, Slice
-from foretide.spark.tasks.operators import OperatorRunner
+from foretide.spark.tasks.operators import OperatorRunner, OperatorSpec
 from foretide.spark.tasks.work import Machine, Work
 
 __all__ = ["StageTask", "prepare"]
@@ -116,9 +116,7 @@ def _machine(key: str, program: bytes) -> Machine:
                 got=f"{type(error).__name__}: {error}",
                 remedy="ship the module with spark.submit.pyFiles or SparkContext.addPyFile",
             ) from error
-        runners = {
-            id: OperatorRunner(spec) for id, spec in loaded.operators.items() if spec.operator.mode != "dataframe"
-        }
+        runners = {id: _runner(spec) for id, spec in loaded.operators.items() if spec.operator.mode != "dataframe"}
         edges = {plan.number: plan for plan in (*loaded.stage.inputs, *loaded.stage.edges)}
         _MACHINES[key] = Machine(loaded, runners, edges)
         if len(_MACHINES) > _KEPT_MACHINES:
@@ -126,6 +124,14 @@ def _machine(key: str, program: bytes) -> Machine:
     machine = _MACHINES.pop(key)
     _MACHINES[key] = machine
     return machine
+
+
+def _runner(spec: OperatorSpec) -> OperatorRunner:
+    if spec.state is None:
+        return OperatorRunner(spec)
+    from foretide.spark.tasks.keyed import KeyedRunner
+
+    return KeyedRunner(spec)
 
 
 def prepare(key: str, program: bytes) -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from pyspark import SparkFiles
 
 from foretide.compile.stages import EdgePlan
 from foretide.errors import ConfigError
@@ -17,9 +19,12 @@ from foretide.grouping import Assignment
 from foretide.health.task_features import TaskTimes
 from foretide.spark.tasks.cells import Cell, by_schema, envelope, pack, result_cell, unpack
 from foretide.spark.tasks.contract import BatchOrder, Program, Slice
+from foretide.spark.tasks.keyed import KeyedRunner
 from foretide.spark.tasks.keys import field_names, first_row_id, row_keys, unroutable
 from foretide.spark.tasks.operators import EVENT_TIME_COLUMN, OperatorRunner
 from foretide.spark.tasks.statistics import EventTimes
+from foretide.state.changes import Snapshot, StateOrder
+from foretide.state.task import TaskState
 from foretide.topology import DEFAULT_OUTPUT
 from foretide.transport.contract import OpenSegment, SegmentInfo
 from foretide.transport.dead_letters import DeadLetter, dead_letter_batch, failures_of
@@ -54,6 +59,9 @@ class Work:
         self._event_times, self._times, self._sent = EventTimes(), TaskTimes(), 0
         self._executed: dict[int, tuple[list[int], list[float]]] = defaultdict(lambda: ([], []))
         self._unread: list[DeadLetter] = []
+        self._snapshots: dict[str, dict[int, Snapshot]] = {}
+        self._states = {id: _task_state(machine, given) for id, given in order.states.items()}
+        self._held: dict[str, list[pa.RecordBatch]] = defaultdict(list)
         self._routes = {number: route.at_barrier(replica) for number, route in order.routes.items()}
         self._first_id = first_row_id(order.batch_id, replica)
         for runner in machine.runners.values():
@@ -85,6 +93,7 @@ class Work:
                 else:
                     for rows in unpack(payload.as_buffer()):
                         self._enter(self._machine.edges[edge], rows)
+        self._run_keyed()
 
     def finish(self) -> Iterator[list[Cell]]:
         """Yield what is for other tasks and for the driver."""
@@ -96,12 +105,55 @@ class Work:
         ]
         if parcels:
             yield parcels
+        changes = self._write_changes()
         self._sent = len(parcels) + len(self._writers)
         written: dict[int, list[Any]] = defaultdict(list)
         for (number, _), writer in self._writers.items():
-            written[number].append(_described(writer.close()))
+            info = writer.close()
+            written[number].append(_described(info))
+            if number in changes and isinstance(info, SegmentInfo):
+                changes[number].made(info.name)
         self._writers.clear()
         yield [result_cell(self._result(written))]
+
+    def _run_keyed(self) -> None:
+        """Run the operators with a key, once all rows of the task have come."""
+        for id, batches in self._held.items():
+            runner, given = self._machine.runners[id], self._order.states[id]
+            assert isinstance(runner, KeyedRunner)
+            rows = pa.concat_tables(
+                [pa.Table.from_batches([batch]) for batch in batches], promote_options="permissive"
+            ).combine_chunks()
+            [batch] = rows.to_batches()
+            for output, parts in runner.run_keyed(batch, self._states[id], given.partitions).items():
+                for part in parts:
+                    self._leave(id, output, part)
+        self._held.clear()
+        self._snapshots = {id: state.snapshots(self._replica) for id, state in self._states.items()}
+
+    def _write_changes(self) -> dict[int, TaskState]:
+        """Write the changes to states aside; return whose they are, by the number of their writer."""
+        found: dict[int, TaskState] = {}
+        for id, state in self._states.items():
+            rows, number = state.rows(), self._order.states[id].writer
+            if rows:
+                self._writers[number, rows[0].schema] = writer = self._order.writers[number].open()
+                for batch in rows:
+                    writer.append(batch)
+                found[number] = state
+        return found
+
+    def _state_report(self, id: str) -> dict[str, Any]:
+        """Return what a task reports of an operator's state."""
+        runner, state = self._machine.runners[id], self._states[id]
+        assert isinstance(runner, KeyedRunner)
+        return {
+            "rows": runner.rows_by_partition,
+            "hottest": runner.hottest,
+            "changed": state.changed(),
+            "sizes": state.sizes(),
+            "snapshots": {at: list(astuple(taken)) for at, taken in self._snapshots.get(id, {}).items()},
+        }
 
     def discard(self) -> None:
         """Give up what was written, since the task failed."""
@@ -146,6 +198,10 @@ class Work:
             return
         if self._machine.program.statistics and EVENT_TIME_COLUMN in batch.schema.names:
             self._waited_s[runner.id] += self._event_times.waited_s(batch[EVENT_TIME_COLUMN], time.time())
+        if runner.id in self._states:
+            # All rows of a key come together, from whichever tasks.
+            self._held[runner.id].append(batch)
+            return
         outputs = runner.run(batch)
         if plan.edge.grouping.name == "osg" and plan.number in self._exchanged:
             keys, seconds = self._executed[plan.number]
@@ -204,6 +260,7 @@ class Work:
             "dead_letters": _described(dead),
             "failures": [failure.to_json() for failure in failures_of(letters)],
             "worker": self._worker(),
+            "states": {id: self._state_report(id) for id in self._states},
         }
 
     def _worker(self) -> dict[str, Any] | None:
@@ -212,6 +269,12 @@ class Work:
         if not program.statistics:
             return None
         return {"stage": _spark_stage(), **self._times.to_json(self._sent, program.features)}
+
+
+def _task_state(machine: Machine, order: StateOrder) -> TaskState:
+    schema = machine.program.operators[order.operator].state
+    assert schema is not None
+    return TaskState(order, schema, Path(SparkFiles.getRootDirectory()) / "foretide-state")
 
 
 def _spark_stage() -> int:

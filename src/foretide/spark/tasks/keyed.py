@@ -1,0 +1,315 @@
+"""Running an operator that keeps state by key: all rows of a key in one call, with the state it has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from time import perf_counter, thread_time
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from foretide.errors import ConfigError
+from foretide.spark.errors import OperatorError
+from foretide.spark.tasks.operators import OperatorRunner, OperatorSpec, Outputs, from_arrow, from_pandas, from_rows
+from foretide.state.keys import distinct_keys, encode_keys, partitions_of
+from foretide.state.task import TaskState
+
+__all__ = ["KeyedRunner"]
+
+
+@dataclass(frozen=True, eq=False)
+class _Piece:
+    """Rows, the number of each one's key, and the keys with the states they have."""
+
+    rows: pa.RecordBatch
+    number: NDArray[np.int64]
+    keys: pa.RecordBatch
+    state: pa.RecordBatch
+
+    def halves(self) -> tuple[_Piece, _Piece]:
+        """Return the first half of the keys and the others, each with its rows."""
+        half, left = self.keys.num_rows // 2, np.flatnonzero(self.number < self.keys.num_rows // 2)
+        right = np.flatnonzero(self.number >= half)
+        return (
+            _Piece(self.rows.take(left), self.number[left], self.keys.slice(0, half), self.state.slice(0, half)),
+            _Piece(self.rows.take(right), self.number[right] - half, self.keys.slice(half), self.state.slice(half)),
+        )
+
+    @cached_property
+    def known(self) -> NDArray[np.bool_]:
+        """Which keys have a state."""
+        return ~_all_null(self.state)
+
+
+@dataclass(frozen=True, eq=False)
+class _Change:
+    """The keys of a piece that get another state, by their numbers, and the states; none of a key that loses it."""
+
+    numbers: NDArray[np.int64]
+    state: pa.RecordBatch
+
+
+class KeyedRunner(OperatorRunner):
+    """Runs an operator with a key: its function gets rows and the state of their keys, and gives rows and new state."""
+
+    def __init__(self, spec: OperatorSpec) -> None:
+        super().__init__(spec)
+        assert spec.state is not None
+        self._key, self._columns = spec.operator.key, spec.state
+        self._together: Callable[[_Piece], tuple[Outputs, _Change]] = {
+            "arrow": self._arrow,
+            "pandas": self._pandas,
+            "rows": self._key_by_key,
+        }[spec.operator.mode]
+
+    def reset(self) -> None:
+        """Reset the counts for a new task."""
+        super().reset()
+        self.rows_by_partition: dict[int, int] = {}
+        self.hottest: tuple[str, int] = "", 0
+
+    def run_keyed(self, rows: pa.RecordBatch, state: TaskState, partitions: int) -> Outputs:
+        """Return what the operator makes of all rows that a task has for it, and note the states that change."""
+        self.rows_in += rows.num_rows
+        started, computed = perf_counter(), thread_time()
+        columns = [self._column(rows, name) for name in self._key]
+        try:
+            keys, number, homes = _keys_of(columns, self._key, partitions)
+            encoded = encode_keys(keys.columns)
+        except ConfigError as error:
+            raise OperatorError(self.id, expected=error.expected, got=error.got, remedy=error.remedy) from error
+        piece = _Piece(rows, number, keys, state.look_up(homes, encoded))
+        self._count(piece, homes)
+        outputs: Outputs = {}
+        for base, change in self._run(piece, outputs):
+            if change.numbers.size:
+                places = change.numbers + base
+                # Nearly always all keys change.
+                chosen = encoded if places.size == len(encoded) else [encoded[at] for at in places.tolist()]
+                state.note(homes[places], chosen, _all_null(change.state), change.state)
+        self.busy_s += perf_counter() - started
+        self.cpu_s += thread_time() - computed
+        self._finish(rows, outputs)
+        return outputs
+
+    def _count(self, piece: _Piece, homes: NDArray[np.int64]) -> None:
+        """Count rows by partition, and find the key that has most."""
+        by_key = np.bincount(piece.number, minlength=piece.keys.num_rows)
+        by_partition = np.bincount(homes, weights=by_key)
+        self.rows_by_partition = {int(at): int(by_partition[at]) for at in np.flatnonzero(by_partition)}
+        hot = int(by_key.argmax())
+        self.hottest = str(tuple(piece.keys.slice(hot, 1).to_pylist()[0].values())), int(by_key[hot])
+
+    def _run(self, piece: _Piece, outputs: Outputs) -> list[tuple[int, _Change]]:
+        """Call the function, and where it raises for halves of the keys, until those at fault stand alone.
+
+        Return the changes with the number of the first key of each.
+        """
+        waiting, changes = [(0, piece)], []
+        while waiting:
+            base, part = waiting.pop()
+            try:
+                made, change = self._tried(part, self.spec.retries if part is piece or part.keys.num_rows == 1 else 0)
+            except OperatorError:
+                raise
+            except Exception as error:
+                if part.keys.num_rows > 1:
+                    first, second = part.halves()
+                    waiting += [(base + first.keys.num_rows, second), (base, first)]
+                    continue
+                for row in range(part.rows.num_rows):
+                    self._give_up(part.rows.slice(row, 1), error)
+                continue
+            changes.append((base, change))
+            for name, batches in made.items():
+                outputs.setdefault(name, []).extend(batches)
+        return changes
+
+    def _tried(self, piece: _Piece, retries: int) -> tuple[Outputs, _Change]:
+        while True:
+            started = perf_counter()
+            try:
+                return self._together(piece)
+            except Exception as error:
+                self.failing_s += perf_counter() - started
+                if isinstance(error, OperatorError) or not retries:
+                    raise
+                retries -= 1
+
+    def _arrow(self, piece: _Piece) -> tuple[Outputs, _Change]:
+        given = pa.RecordBatch.from_arrays(
+            [*piece.keys.columns, *piece.state.columns], names=[*piece.keys.schema.names, *piece.state.schema.names]
+        )
+        result, state = self._pair(self._function(piece.rows, given))
+        outputs = self._collect(result, from_arrow)
+        if state is None:
+            return outputs, self._unchanged
+        if isinstance(state, pa.Table):
+            state = state.combine_chunks().to_batches()[0] if state.num_rows else self._nothing(piece)
+        if not isinstance(state, pa.RecordBatch):
+            raise self._bad_state(f"{type(state).__name__} instead of a batch of columns")
+        keys = [self._state_column(state, name) for name in self._key]
+        columns = [name for name in self._columns.names if name in state.schema.names]
+        return outputs, self._change(piece, _places(piece.keys.columns, keys), state.select(columns))
+
+    def _pandas(self, piece: _Piece) -> tuple[Outputs, _Change]:
+        import pandas as pd
+
+        keys, frame = piece.keys.to_pandas(), piece.state.to_pandas()
+        frame.index = pd.Index(keys.iloc[:, 0]) if len(self._key) == 1 else pd.MultiIndex.from_frame(keys)
+        given = frame.index
+        result, state = self._pair(self._function(piece.rows.to_pandas(), frame))
+        outputs = self._collect(result, from_pandas)
+        if state is None:
+            return outputs, self._unchanged
+        if not isinstance(state, pd.DataFrame):
+            raise self._bad_state(f"{type(state).__name__} instead of a frame indexed by key")
+        try:
+            columns = [name for name in self._columns.names if name in state.columns]
+            schema = pa.schema([self._columns.field(name) for name in columns])
+            rows = pa.RecordBatch.from_pandas(state[columns], schema=schema, preserve_index=False)
+        except (pa.ArrowInvalid, pa.ArrowTypeError, ValueError) as error:
+            raise self._bad_state(str(error)) from error
+        if list(state.index.names) != list(given.names):
+            raise self._bad_state(f"a frame indexed by {list(state.index.names)}")
+        same = state.index is given or state.index.equals(given)
+        return outputs, self._change(piece, None if same else given.get_indexer(state.index), rows)
+
+    def _key_by_key(self, piece: _Piece) -> tuple[Outputs, _Change]:
+        """Call the function for one key after another: with the key, its rows, and its state or None."""
+        order = np.argsort(piece.number, kind="stable")
+        rows = piece.rows.take(pa.array(order)).to_pylist()
+        ends = np.cumsum(np.bincount(piece.number, minlength=piece.keys.num_rows)).tolist()
+        keys = list(zip(*(column.to_pylist() for column in piece.keys.columns), strict=True))
+        known, states = piece.known.tolist(), piece.state.to_pylist()
+        made: dict[str, list[Mapping[str, Any]]] = {}
+        numbers, changed, first = list[int](), list[Mapping[str, Any]](), 0
+        many, output = len(self.spec.operator.outputs) > 1, self.spec.operator.outputs[0]
+        for number, end in enumerate(ends):
+            own, state = rows[first:end], states[number] if known[number] else None
+            key = keys[number] if len(self._key) > 1 else keys[number][0]
+            result, after = self._pair(self._function(key, own, state))
+            first = end
+            if after is None:
+                if known[number]:
+                    numbers.append(number)
+                    changed.append({})
+            elif isinstance(after, Mapping):
+                numbers.append(number)
+                changed.append(after)
+            else:
+                raise self._bad_state(f"{type(after).__name__} instead of a row or None")
+            if result is not None:
+                parts = result.items() if many and isinstance(result, Mapping) else ((output, result),)
+                for name, part in parts:
+                    made.setdefault(name, []).extend(self._each_row(name, part, own[-1]))
+        unknown = {name for after in changed for name in after} - set(self._columns.names)
+        if unknown:
+            raise self._bad_state(f"a column {min(unknown)!r}")
+        try:
+            state = pa.RecordBatch.from_pylist(changed, schema=self._columns)
+        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+            raise self._bad_state(str(error)) from error
+        return self._collect(made, from_rows), _Change(np.array(numbers, dtype=np.int64), state)
+
+    def _change(self, piece: _Piece, numbers: NDArray[np.int64] | None, state: pa.RecordBatch) -> _Change:
+        """Return the change to the states of some keys, by their numbers; None for all keys in their order."""
+        missing = [name for name in self._columns.names if name not in state.schema.names]
+        if missing:
+            raise self._bad_state(f"columns {state.schema.names} without {missing}")
+        try:
+            arrays = [state[name].cast(self._columns.field(name).type) for name in self._columns.names]
+        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+            raise self._bad_state(str(error)) from error
+        rows = pa.RecordBatch.from_arrays(arrays, schema=self._columns)
+        if numbers is None:
+            numbers = np.arange(piece.keys.num_rows)
+        else:
+            if (numbers < 0).any():
+                raise self._bad_state(f"row {int(np.argmin(numbers))} of a key of which there are no rows")
+            order = np.argsort(numbers, kind="stable")
+            numbers, rows = numbers[order], rows.take(pa.array(order))
+            if (np.diff(numbers) == 0).any():
+                raise self._bad_state("two rows of one key")
+        # A key that had no state and gets none has not changed.
+        changed = piece.known[numbers] | ~_all_null(rows)
+        if changed.all():
+            return _Change(numbers, rows)
+        return _Change(numbers[changed], rows.take(pa.array(np.flatnonzero(changed))))
+
+    @property
+    def _unchanged(self) -> _Change:
+        return _Change(np.empty(0, dtype=np.int64), pa.RecordBatch.from_pylist([], schema=self._columns))
+
+    def _nothing(self, piece: _Piece) -> pa.RecordBatch:
+        return pa.RecordBatch.from_pylist([], schema=pa.schema([*piece.keys.schema, *self._columns]))
+
+    def _pair(self, result: Any) -> tuple[Any, Any]:
+        if not (isinstance(result, tuple) and len(result) == 2):
+            raise OperatorError(
+                self.id,
+                expected="a function that returns two things, its output and the new state",
+                got=type(result).__name__,
+                remedy="return (output, state); None for either of them where there is none",
+            )
+        return result
+
+    def _column(self, rows: pa.RecordBatch, name: str) -> pa.Array:
+        if name not in rows.schema.names:
+            raise OperatorError(
+                self.id,
+                expected=f"a column {name!r}, which its state is kept by",
+                got=f"columns {rows.schema.names}",
+                remedy="change key=, or what the operators before it return",
+            )
+        return rows[name]
+
+    def _state_column(self, state: pa.RecordBatch, name: str) -> pa.Array:
+        if name not in state.schema.names:
+            raise self._bad_state(f"columns {state.schema.names} without the key {name!r}")
+        return state[name]
+
+    def _bad_state(self, got: str) -> OperatorError:
+        columns = ", ".join(f"{field.name} {field.type}" for field in self._columns)
+        return OperatorError(
+            self.id,
+            expected=f"a state of columns {columns} for keys that it was given",
+            got=got,
+            remedy="change the state that the function returns, or state=",
+        )
+
+
+def _keys_of(
+    columns: Sequence[pa.Array], names: Sequence[str], partitions: int
+) -> tuple[pa.RecordBatch, NDArray[np.int64], NDArray[np.int64]]:
+    """Return the distinct keys in the order of their partitions, the number of each row's key, and the partitions."""
+    first, number = distinct_keys(columns)
+    homes = partitions_of([column.take(pa.array(first)) for column in columns], partitions)
+    order = np.argsort(homes, kind="stable")
+    place = np.empty_like(order)
+    place[order] = np.arange(order.size)
+    chosen = pa.array(first[order])
+    keys = pa.RecordBatch.from_arrays([column.take(chosen) for column in columns], names=list(names))
+    return keys, place[number], homes[order]
+
+
+def _places(known: Sequence[pa.Array], keys: Sequence[pa.Array]) -> NDArray[np.int64] | None:
+    """Return where keys stand among those known, -1 for one that is not; None where they are the same."""
+    if all(mine.equals(theirs) for mine, theirs in zip(known, keys, strict=True)):
+        return None
+    place = {key: number for number, key in enumerate(encode_keys(known))}
+    casts = [key.cast(column.type) for key, column in zip(keys, known, strict=True)]
+    return np.array([place.get(key, -1) for key in encode_keys(casts)], dtype=np.int64)
+
+
+def _all_null(rows: pa.RecordBatch) -> NDArray[np.bool_]:
+    """Return which rows have no value at all."""
+    found = np.ones(rows.num_rows, dtype=bool)
+    for column in rows.columns:
+        found &= pc.is_null(column).to_numpy(zero_copy_only=False)
+    return found

@@ -1,0 +1,92 @@
+"""The changelog of a state: rows that say what became of keys, and where its partitions have got to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from foretide.transport.contract import Piece
+
+__all__ = ["DELETED", "KEY", "PARTITION", "Snapshot", "StateOrder", "change_rows", "change_schema"]
+
+PARTITION, KEY, DELETED = "partition", "key", "deleted"
+_HEAD = (pa.field(PARTITION, pa.int32()), pa.field(KEY, pa.binary()), pa.field(DELETED, pa.bool_()))
+
+
+def change_schema(state: pa.Schema) -> pa.Schema:
+    """Return the columns of a changelog: whose state, whether it is gone, and the state."""
+    return pa.schema([*_HEAD, *(pa.field(f"state.{each.name}", each.type) for each in state)])
+
+
+def change_rows(
+    partitions: NDArray[np.int64], keys: Sequence[bytes], deleted: NDArray[np.bool_], state: pa.RecordBatch
+) -> pa.RecordBatch:
+    """Return changes as rows of a changelog.
+
+    >>> state = pa.record_batch({"n": [3]})
+    >>> change_rows(np.array([7]), [b"x"], np.array([False]), state).to_pylist()
+    [{'partition': 7, 'key': b'x', 'deleted': False, 'state.n': 3}]
+    """
+    head = [pa.array(partitions, pa.int32()), pa.array(keys, pa.binary()), pa.array(deleted)]
+    return pa.RecordBatch.from_arrays([*head, *state.columns], schema=change_schema(state.schema))
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """All keys of a partition at an offset of the changelog: the file, and how many there are."""
+
+    path: str
+    offset: int
+    rows: int
+
+
+@dataclass(frozen=True)
+class StateOrder:
+    """What a task is told of an operator's state in one batch.
+
+    Parameters
+    ----------
+    operator : str
+        Whose state.
+    run : str
+        The run, which views are kept under.
+    log : str
+        The directory of the changelog.
+    writer : int
+        The number under which the batch's writer of changes is found.
+    base : int
+        The offset of the changelog that the batch begins with.
+    deal : array over partitions
+        The task that each is dealt to.
+    changed : array over partitions
+        The offset up to which each has changed.
+    recent : sequence of (int, Piece)
+        The latest pieces of the changelog, with the offset that each begins at.
+    snapshots : mapping of int to Snapshot
+        The last snapshot of each partition that has one.
+    wanted : frozenset of int
+        Partitions of which a snapshot is due.
+    folder : str
+        Where snapshots are written.
+    """
+
+    operator: str
+    run: str
+    log: str
+    writer: int
+    base: int
+    deal: NDArray[np.int64]
+    changed: NDArray[np.int64]
+    recent: Sequence[tuple[int, Piece]] = ()
+    snapshots: dict[int, Snapshot] = field(default_factory=dict)
+    wanted: frozenset[int] = frozenset()
+    folder: str = ""
+
+    @property
+    def partitions(self) -> int:
+        """How many partitions the state has."""
+        return int(self.changed.size)

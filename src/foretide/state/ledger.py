@@ -1,0 +1,209 @@
+"""The driver's side of a state: where its changelog has got to, who has which partition, and when to take snapshots."""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foretide.errors import ConfigError
+from foretide.files import replace_json
+from foretide.state.changes import PARTITION, Snapshot, StateOrder
+from foretide.state.deal import deal_out
+from foretide.transport import ArrowLog, ArrowLogSettings
+from foretide.transport.contract import Commit, Piece
+
+__all__ = ["CHANGES", "DESCRIPTION", "StateLedger", "read_snapshots"]
+
+#: What there is in the directory of a state: its changelog, and what it is.
+CHANGES, DESCRIPTION = "changes", "state.json"
+_SNAPSHOTS = "snapshots.json"
+
+# Under this name the changelog knows what no snapshot has yet.
+_READER = "snapshots"
+# Rows of the changelog for each key, and at the least, from which on snapshots are taken.
+_ROWS_PER_KEY, _LEAST_ROWS = 4, 100_000
+# Commits whose pieces are sent to tasks; older ones they look up themselves.
+_RECENT = 2
+# How much of what partitions cost the latest batch says.
+_NEWS = 0.3
+
+
+class StateLedger:
+    """What the driver knows of the state of one operator.
+
+    Parameters
+    ----------
+    root : path
+        The directory of the state: its changelog, its snapshots, and a file that describes it.
+    operator, run : str
+        Whose state, and of which run.
+    partitions : int
+        How many partitions it has.
+    key : sequence of str
+        The columns that it is kept by.
+    columns : str
+        The columns of the state, as declared.
+    writer : int
+        The number under which batches have a writer for its changelog.
+    fsync : bool
+        Whether commits survive a power failure.
+
+    Raises
+    ------
+    ConfigError
+        When the directory has a state of other partitions or columns.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        operator: str,
+        run: str,
+        writer: int,
+        *,
+        partitions: int,
+        key: Sequence[str],
+        columns: str,
+        fsync: bool = True,
+    ) -> None:
+        self.operator, self.run, self.writer, self._root = operator, run, writer, root
+        self._describe({"operator": operator, "partitions": partitions, "key": list(key), "columns": columns})
+        # Snapshots bound it, not a number of bytes.
+        self.log = ArrowLog(
+            root / CHANGES,
+            edge=f"state of {operator}",
+            settings=ArrowLogSettings(max_bytes=1 << 62, fsync=fsync),
+        )
+        self.log.register(_READER)
+        self._snapshots = read_snapshots(root)
+        self._changed = self._scan(partitions)
+        self._recent: deque[tuple[tuple[int, Piece], ...]] = deque(maxlen=_RECENT)
+        self._costs = np.zeros(partitions)
+        self._deal: NDArray[np.int64] | None = None
+        self._keys, self._bytes = np.zeros(partitions, dtype=np.int64), np.zeros(partitions, dtype=np.int64)
+
+    @property
+    def keys(self) -> int:
+        """How many keys have a state, as far as tasks have looked."""
+        return int(self._keys.sum())
+
+    @property
+    def size(self) -> int:
+        """How much room views take on a machine that has all partitions."""
+        return int(self._bytes.sum())
+
+    def deal(self, tasks: int) -> NDArray[np.int64]:
+        """Return the task of each partition in a batch of so many tasks."""
+        self._deal = deal_out(self._costs, tasks, self._deal)
+        return self._deal
+
+    def order(self, deal: NDArray[np.int64], committed: Commit | None) -> StateOrder:
+        """Return what the tasks of a batch are told; `committed` is what an earlier attempt of it has left."""
+        base = self.log.end_offset() if committed is None else committed.base_offset
+        recent = [place for commit in self._recent for place in commit]
+        return StateOrder(
+            operator=self.operator,
+            run=self.run,
+            log=str(self.log.root),
+            writer=self.writer,
+            base=base,
+            deal=deal,
+            changed=np.minimum(self._changed, base),
+            recent=recent if recent and recent[-1][0] + recent[-1][1].rows == base else (),
+            snapshots=self._snapshots,
+            wanted=self._wanted(deal) if committed is None else frozenset(),
+            folder=str(self._root / "snapshots"),
+        )
+
+    def learn(self, commit: Commit, reports: Iterable[Mapping[str, Any]]) -> None:
+        """Take note of a batch that is committed, and of what its tasks report."""
+        rows = np.zeros(self._changed.size)
+        taken: dict[int, Snapshot] = {}
+        for report in reports:
+            for partition, count in report["rows"].items():
+                rows[int(partition)] += count
+            self._changed[report["changed"]] = commit.end_offset
+            for partition, (keys, size) in report["sizes"].items():
+                self._keys[int(partition)], self._bytes[int(partition)] = keys, size
+            taken |= {int(partition): Snapshot(*found) for partition, found in report["snapshots"].items()}
+        self._costs += _NEWS * (rows - self._costs)
+        self._recent.append(tuple(self._places(commit.base_offset, commit.end_offset)))
+        if taken:
+            self._keep(taken)
+
+    def _places(self, start: int, end: int) -> Iterable[tuple[int, Piece]]:
+        for piece in self.log.segments(start, end):
+            yield start, piece
+            start += piece.rows
+
+    def _wanted(self, deal: NDArray[np.int64]) -> frozenset[int]:
+        """Return the partitions of which a snapshot is due: for each task the one that needs most of the changelog."""
+        held = self.log.end_offset() - self.log.first_offset()
+        if held < max(_ROWS_PER_KEY * self.keys, _LEAST_ROWS):
+            return frozenset()
+        needed = self._needed()
+        order = np.argsort(needed, kind="stable")
+        _, first = np.unique(deal[order], return_index=True)
+        due = order[first]
+        return frozenset(due[needed[due] < self.log.end_offset()].tolist())
+
+    def _needed(self) -> NDArray[np.int64]:
+        """Return the offset from which on each partition needs the changelog."""
+        taken = np.array(
+            [self._snapshots[at].offset if at in self._snapshots else 0 for at in range(self._changed.size)]
+        )
+        return np.where(self._changed > taken, taken, self.log.end_offset())
+
+    def _keep(self, taken: Mapping[int, Snapshot]) -> None:
+        """Put snapshots in the place of earlier ones, and give up the part of the changelog that nobody needs then."""
+        old = [self._snapshots[partition].path for partition in taken if partition in self._snapshots]
+        self._snapshots = {**self._snapshots, **taken}
+        entries = {str(partition): asdict(snapshot) for partition, snapshot in self._snapshots.items()}
+        replace_json(self._root / _SNAPSHOTS, entries)
+        self.log.commit(_READER, int(self._needed().min()))
+        for path in old:
+            if path not in {snapshot.path for snapshot in taken.values()}:
+                Path(path).unlink(missing_ok=True)
+
+    def _scan(self, partitions: int) -> NDArray[np.int64]:
+        """Return up to where each partition has changed, by what the changelog has."""
+        changed = np.zeros(partitions, dtype=np.int64)
+        for partition, snapshot in self._snapshots.items():
+            changed[partition] = snapshot.offset
+        for offset, piece in self._places(self.log.first_offset(), self.log.end_offset()):
+            for rows in piece.read():
+                changed[np.unique(rows[PARTITION].to_numpy())] = offset + piece.rows
+        return changed
+
+    def _describe(self, described: Mapping[str, Any]) -> None:
+        """Write down what the state is, or check that it is that."""
+        path = self._root / DESCRIPTION
+        if not path.exists():
+            self._root.mkdir(parents=True, exist_ok=True)
+            replace_json(path, described)
+            return
+        found = json.loads(path.read_text(encoding="utf-8"))
+        for what in ("partitions", "key", "columns"):
+            if found[what] != described[what]:
+                raise ConfigError(
+                    f"state of operator {self.operator!r}",
+                    expected=f"{what} as its run began with: {found[what]}",
+                    got=described[what],
+                    remedy="keep them, or start a run of its own (--fresh, or another directory)",
+                )
+
+
+def read_snapshots(root: Path) -> dict[int, Snapshot]:
+    """Return the last snapshot of each partition that has one, of the state in a directory."""
+    path = root / _SNAPSHOTS
+    if not path.exists():
+        return {}
+    entries = json.loads(path.read_text(encoding="utf-8"))
+    return {int(partition): Snapshot(**entry) for partition, entry in entries.items()}
