@@ -23,6 +23,7 @@ from foretide.commands.running.attach import attach
 from foretide.commands.running.plan_spark import plan_spark
 from foretide.commands.running.profile import profile
 from foretide.commands.running.run import run
+from foretide.commands.running.state import state
 from foretide.commands.running.steer import steer
 from foretide.commands.serve import serve
 from foretide.commands.show import show
@@ -52,6 +53,7 @@ app.command("attach", **ATTACH_SETTINGS)(attach)
 app.command()(advise)
 app.command()(steer)
 app.command()(why)
+app.command()(state)
 app.command()(profile)
 app.command()(simulate)
 app.command()(compare)

@@ -1,0 +1,84 @@
+"""Reading a state from outside, as of the last commit of its run."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from foretide.errors import ConfigError
+from foretide.state.changes import DELETED, KEY, PARTITION
+from foretide.state.keys import decode_key
+from foretide.state.ledger import CHANGES, DESCRIPTION, read_snapshots
+from foretide.store.workspace import Workspace
+from foretide.transport import ArrowLog
+
+__all__ = ["known_states", "read_state"]
+
+
+def known_states(run: Path) -> list[str]:
+    """Return the operators whose state is kept in the directory of a run."""
+    return sorted(path.parent.name for path in Workspace(run).root.glob(f"state/*/{DESCRIPTION}"))
+
+
+def read_state(run: str | Path, operator: str) -> pa.Table:
+    """Return the state of an operator: the columns of its key, then those of the state, a row for each key.
+
+    The run may be under way; what its batches have not committed is not there.
+
+    Parameters
+    ----------
+    run : path
+        The directory of the run, its ``--path``.
+    operator : str
+        The operator.
+
+    Raises
+    ------
+    ConfigError
+        When the directory has no state of that operator.
+    """
+    known = known_states(Path(run))
+    if operator not in known:
+        close = difflib.get_close_matches(operator, known, n=1)
+        raise ConfigError(
+            f"operator {operator!r}",
+            expected=f"one whose state is kept in {run}: {', '.join(known) or 'there is none'}",
+            got="another",
+            remedy=f"did you mean {close[0]!r}?" if close else "give the directory that the run has as its --path",
+        )
+    root = Workspace(Path(run)).state(operator)
+    described: dict[str, Any] = json.loads((root / DESCRIPTION).read_text(encoding="utf-8"))
+    rows = _latest(_all_changes(root))
+    keys = [decode_key(key) for key in rows[KEY].to_pylist()]
+    columns = {name: pa.array([key[at] for key in keys]) for at, name in enumerate(described["key"])}
+    state = rows.drop_columns([PARTITION, KEY, DELETED])
+    columns |= {name.removeprefix("state."): state[name] for name in state.column_names}
+    return pa.table(columns)
+
+
+def _all_changes(root: Path) -> pa.Table:
+    """Return snapshots, and then the changelog in its order."""
+    parts: list[pa.Table] = []
+    for snapshot in read_snapshots(root).values():
+        with pa.memory_map(snapshot.path) as file:
+            parts.append(pa.ipc.open_file(file).read_all())
+    log = ArrowLog(root / CHANGES)
+    for piece in log.segments(log.first_offset(), log.end_offset()):
+        parts += [pa.Table.from_batches([rows]) for rows in piece.read()]
+    empty = pa.schema([(PARTITION, pa.int32()), (KEY, pa.binary()), (DELETED, pa.bool_())]).empty_table()
+    return pa.concat_tables(parts) if parts else empty
+
+
+def _latest(changes: pa.Table) -> pa.Table:
+    """Return the last change of each key, those that are gone left out."""
+    codes = changes[KEY].combine_chunks().dictionary_encode().indices.to_numpy(zero_copy_only=False)
+    last = np.full(codes.max(initial=-1) + 1, -1, dtype=np.int64)
+    last[codes] = np.arange(codes.size)
+    rows = changes.take(pa.array(last))
+    return rows.filter(pc.invert(rows[DELETED]))
