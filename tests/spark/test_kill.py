@@ -164,7 +164,12 @@ def check_sinks(root: Path, trace: str, server: str) -> None:
         assert_same(connection.execute(f"SELECT id, place, word, letters FROM {schema}.words").fetchall(), expected)
     with closing(sqlite3.connect(root / "out.db")) as database:
         found: list[Row] = database.execute("SELECT id, place, word, letters FROM words").fetchall()
+        counts = database.execute(
+            "SELECT word, count(*), count(DISTINCT nth), max(nth) FROM words GROUP BY word"
+        ).fetchall()
     assert_same(found, expected)
+    # Every word was counted from 1 on, without a gap: no state was lost, and none used twice.
+    assert all(number == different == most for _, number, different, most in counts)
     table = pq.read_table(root / "files", columns=["id", "place", "word", "letters"])
     assert_same(list(zip(*(column.to_pylist() for column in table.columns), strict=True)), expected)
     log = ArrowLog(root / "run" / "dead-letters")

@@ -1,4 +1,4 @@
-"""A driver program that is killed again and again: words of a trace, counted letter by letter, into three sinks.
+"""A driver program that is killed again and again: words of a trace, measured and counted by word, into three sinks.
 
 Its only argument is a file with its settings in JSON. Each start goes on in the same workspace; replicas change all the
 time, and the file ``batches`` holds how many are through. When all input is through, it stops gracefully and writes the
@@ -37,9 +37,15 @@ def split(row: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         yield {"id": row["id"], "place": place, "word": word}
 
 
-def measure(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Add the length of each word."""
-    return batch.append_column("letters", pc.cast(pc.utf8_length(batch["word"]), pa.int64()))
+def measure(batch: pa.RecordBatch, state: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+    """Add the length of each word, and how often it has come by then."""
+    seen = dict(zip(state["word"].to_pylist(), pc.fill_null(state["n"], 0).to_pylist(), strict=True))
+    nth = []
+    for word in batch["word"].to_pylist():
+        seen[word] += 1
+        nth.append(seen[word])
+    counted = batch.append_column("letters", pc.cast(pc.utf8_length(batch["word"]), pa.int64()))
+    return counted.append_column("nth", pa.array(nth)), state.set_column(1, "n", pa.array(seen.values(), pa.int64()))
 
 
 def shout(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -53,7 +59,7 @@ def topology(trace: str, root: Path, server: str) -> Topology:
     words = job.source("in", "trace", trace=trace, until="all").operator(
         "split", split, replicas=(1, 3), schema="id long, place long, word string"
     )
-    measured = words.operator("measure", measure, mode="arrow", grouping="fields:word", replicas=(1, 3))
+    measured = words.operator("measure", measure, mode="arrow", key="word", state="n long", replicas=(1, 3))
     loud = measured.operator("shout", shout, mode="arrow", queued=True, replicas=(1, 3))
     loud.sink("sql", "sqlite", path=str(root / "out.db"), table="words")
     loud.sink("files", "parquet", path=str(root / "files"))
