@@ -35,6 +35,7 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "statistics_cost": HARNESS,
     "replica_changes": HARNESS,
     "replica_pool": HARNESS,
+    "keyed_state": HARNESS,
     "rescale_gap": HARNESS,
     "osg": HARNESS,
     "load_aware": HARNESS,

@@ -1,0 +1,253 @@
+"""State by key: against Spark's own state for Python, at changes of replicas, without rows, and with skewed keys.
+
+Every event adds to a count and a sum of its key. Spark's side is `transformWithStateInPandas` with a value state,
+RocksDB with a changelog below, and as many partitions as ours has tasks; it needs the package protobuf. Batch times
+before and after a change of replicas are those of neighbouring batches. Task times are those of the operator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+from statistics import fmean
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from _harness import Measured, Options, Ratio, alternate, between, parse_options, progress, report
+from _streams import Batches, constant_trace, fixed_batches, open_session, run_topology, scratch
+from foretide.spark.driver.running_topology import RunningTopology
+from foretide.topology import Topology, flow
+
+SKIPPED, TASKS = 2, 2
+STATE = "n long, total double"
+
+
+def together(rows: pd.DataFrame, state: pd.DataFrame) -> tuple[None, pd.DataFrame]:
+    """Count all keys at once."""
+    state, by_key = state.fillna(0.0), rows.groupby("key")["id"]
+    return None, pd.DataFrame({"n": state["n"] + by_key.size(), "total": state["total"] + by_key.sum()})
+
+
+def one_by_one(key: int, rows: list[dict[str, Any]], state: dict[str, Any] | None) -> tuple[None, dict[str, Any]]:
+    """Count one key."""
+    n, total = (0, 0.0) if state is None else (state["n"], state["total"])
+    return None, {"n": n + len(rows), "total": total + sum(row["id"] for row in rows)}
+
+
+def keyed(keys: int, *, zipf: bool = False) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
+    """Return an operator that gives every event one of so many keys, each as often as others or by Zipf's law."""
+
+    def run(batch: pa.RecordBatch) -> pa.RecordBatch:
+        ids = batch["id"].to_numpy()
+        key = np.random.default_rng(int(ids[0])).zipf(1.2, ids.size) % keys if zipf else ids % keys
+        return batch.append_column("key", pa.array(key, pa.int64()))
+
+    return run
+
+
+def same(batch: pa.RecordBatch) -> pa.RecordBatch:
+    return batch
+
+
+def counting(trace: str, keys: int, mode: str, *, zipf: bool = False) -> Topology:
+    """Return a topology that counts keys, or for the mode "none" one that exchanges rows and keeps nothing."""
+    job = flow("counting")
+    source = job.source("in", "trace", trace=trace, payload="ids", until="all")
+    made = source.operator("key", keyed(keys, zipf=zipf), mode="arrow", replicas=1)
+    if mode == "none":
+        made.operator("count", same, mode="arrow", grouping="fields:key", replicas=(1, 8, TASKS)).sink("out")
+    else:
+        function = together if mode == "pandas" else one_by_one
+        made.operator("count", function, mode=mode, key="key", state=STATE, replicas=(1, 8, TASKS)).sink("out")
+    return job.build()
+
+
+def keys_per_s(spark: SparkSession, trace: str, keys: int, batches: int, mode: str) -> float:
+    """Return the keys that our operator gets through in a second, each once in a batch."""
+    found = run_topology(
+        counting(trace, keys, mode),
+        spark,
+        fixed_batches(keys),
+        until=lambda running, done: len(done.rows) >= SKIPPED + batches,
+    )
+    return found.rate(SKIPPED)
+
+
+def keys_per_s_of_spark(spark: SparkSession, trace: str, keys: int, batches: int) -> float:
+    """Return the keys that Spark's own state gets through in a second."""
+    from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+
+    class Counter(StatefulProcessor):
+        def init(self, handle: StatefulProcessorHandle) -> None:
+            self._state = handle.getValueState("state", STATE)
+
+        def handleInputRows(self, key: Any, rows: Iterator[pd.DataFrame], timers: Any) -> Iterator[pd.DataFrame]:  # noqa: N802
+            n, total = self._state.get() if self._state.exists() else (0, 0.0)
+            for part in rows:
+                n, total = n + len(part), total + float(part["id"].sum())
+            self._state.update((int(n), float(total)))
+            yield pd.DataFrame({"n": [1]})
+
+        def close(self) -> None:
+            pass
+
+    found = Batches()
+    with scratch() as path:
+        frame = spark.readStream.format("foretide-trace").options(
+            trace=trace, payload="ids", until="all", maxrows=str(keys)
+        )
+        query = (
+            frame.load()
+            .selectExpr("id", f"id % {keys} AS key")
+            .groupBy("key")
+            .transformWithStateInPandas(Counter(), "n long", "Update", "None")
+            .writeStream.foreachBatch(lambda rows, batch: found.add(rows.count()))
+            .outputMode("update")
+            .option("checkpointLocation", str(path / "checkpoint"))
+            .trigger(processingTime="0 seconds")
+            .start()
+        )
+        try:
+            while len(found.rows) < 1 + batches:
+                if (error := query.exception()) is not None:
+                    raise error
+                query.awaitTermination(1)
+        finally:
+            query.stop()
+    return found.rate(1)
+
+
+def around_changes(spark: SparkSession, trace: str, keys: int, changes: int) -> list[float]:
+    """Return batch times right after a change of replicas ÷ those right before, all keys having a state."""
+    rows = 20_000
+    filled = SKIPPED + -(-keys // rows)
+    seen, changed = [0], list[int]()
+
+    def until(running: RunningTopology, found: Batches) -> bool:
+        done = len(found.rows)
+        # A plan counts from the batch after the one that is under way.
+        if done > seen[0] and done >= filled and (done - filled) % 6 == 0:
+            changed.append(done)
+            running.change_replicas({"count": TASKS + 1 + len(changed) % 2})
+        seen[0] = done
+        return done >= filled + 6 * changes + 3
+
+    gaps = run_topology(counting(trace, keys, "pandas"), spark, fixed_batches(rows), until=until).gaps_s()
+    return [float(gaps[at : at + 2].max() / gaps[at - 3 : at - 1].mean()) for at in changed[1:] if at + 2 <= gaps.size]
+
+
+def batch_s(spark: SparkSession, trace: str, mode: str, batches: int) -> float:
+    """Return what a batch of hardly any rows takes."""
+    done = run_topology(
+        counting(trace, 100, mode), spark, fixed_batches(100), until=lambda _, found: len(found.rows) >= 4 + batches
+    )
+    return float(np.median(done.gaps_s()[4:]))
+
+
+def unevenness(spark: SparkSession, trace: str, batches: int, *, by_cost: bool) -> float:
+    """Return the longest task ÷ the mean, of the operator, where a few keys have most of the rows."""
+    times: list[float] = []
+
+    def until(running: RunningTopology, found: Batches) -> bool:
+        if len(found.rows) < 4 + batches:
+            return False
+        for batch in running.batches()[4:]:
+            busy = [part.busy_s for (id, _), part in batch.operators.items() if id == "count"]
+            times.append(max(busy) / (sum(busy) / 4))
+        return True
+
+    def by_number(costs: np.ndarray, tasks: int, before: Any) -> np.ndarray:
+        return np.arange(costs.size) * tasks // costs.size
+
+    topology = counting(trace, 100_000, "rows", zipf=True)
+    job = mock.patch("foretide.state.ledger.deal_out", by_number)
+    with mock.MagicMock() if by_cost else job:
+        run_topology(topology, spark, fixed_batches(20_000), until=until)
+    return fmean(times)
+
+
+def main() -> None:
+    options = parse_options(__doc__)
+    keys, batches = options.size((20_000, 6), quick=(5_000, 3), smoke=(200, 1))
+    spark = open_session(
+        "local[4]",
+        {
+            "spark.sql.shuffle.partitions": str(TASKS),
+            "spark.sql.streaming.stateStore.providerClass": (
+                "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+            ),
+            "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+        },
+    )
+    try:
+        with scratch() as path:
+            lines = measure(spark, constant_trace(path, 200_000, 600), keys, batches, options)
+    finally:
+        spark.stop()
+    report("keyed_state", "State by key", lines, {"keys": keys}, options)
+
+
+def measure(spark: SparkSession, trace: str, keys: int, batches: int, options: Options) -> list[Measured]:
+    """Return the lines of the table."""
+    progress(f"state by key: {keys:,} keys a batch")
+    sides: dict[str, Callable[[], float]] = {
+        "vectorised": lambda: keys_per_s(spark, trace, keys, batches, "pandas"),
+        "per key": lambda: keys_per_s(spark, trace, keys, batches, "rows"),
+    }
+    has_spark = find_spec("google") is not None and find_spec("google.protobuf") is not None
+    if has_spark:
+        sides["Spark"] = lambda: keys_per_s_of_spark(spark, trace, keys, min(batches, 2))
+    rates = alternate(sides, options.repeats, warm_up=options.warm_up, show=lambda value: f"{value:,.0f} keys/s")
+    against = "transformWithStateInPandas"
+    lines = [
+        Measured(
+            f"keys/s, {name}", against, "at least", target, between(rates[name], rates["Spark"]) if has_spark else None
+        )
+        for name, target in (("vectorised", 200.0), ("per key", 30.0))
+    ]
+    for count in options.size((10_000, 100_000, 1_000_000), quick=(10_000,), smoke=(200,)):
+        found = around_changes(spark, trace, count, options.size(12, 3, 2))
+        progress(f"  changes with {count:,} keys: {[round(each, 2) for each in found]}")
+        lines.append(
+            Measured(
+                f"batch after a change of replicas, {count:,} keys", "before", "at most", 1.15, Ratio(tuple(found))
+            )
+        )
+    times = alternate(
+        {
+            "with": lambda: batch_s(spark, trace, "pandas", 4 * batches),
+            "without": lambda: batch_s(spark, trace, "none", 4 * batches),
+        },
+        options.repeats,
+        warm_up=options.warm_up,
+        show=lambda value: f"{1e3 * value:.0f} ms a batch",
+    )
+    lines.append(Measured("a batch without work", "no state", "at most", 1.2, between(times["with"], times["without"])))
+    tasks = alternate(
+        {
+            "by cost": lambda: unevenness(spark, trace, batches, by_cost=True),
+            "by number": lambda: unevenness(spark, trace, batches, by_cost=False),
+        },
+        options.repeats,
+        warm_up=0,
+        show=lambda value: f"longest task {value:.2f} times the mean",
+    )
+    lines.append(
+        Measured(
+            "longest task ÷ mean, Zipf 1.2",
+            "dealt by number",
+            "at most",
+            0.7,
+            between(tasks["by cost"], tasks["by number"]),
+        )
+    )
+    return lines
+
+
+if __name__ == "__main__":
+    main()
