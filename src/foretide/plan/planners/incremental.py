@@ -16,7 +16,7 @@ __all__ = ["Incremental"]
 
 
 class Incremental(Planner):
-    """Add one replica above a utilisation, take one away below another.
+    """Add one replica above a use of CPU, take one away below another.
 
     The incremental strategy that [DABS]_ compares with, which uses thresholds on CPU use alone. If the CPU of
     replicas was measured, utilisation is its mean over the operator's replicas; else it is the busy time of SPEC P3.
@@ -26,7 +26,7 @@ class Incremental(Planner):
     """
 
     name: ClassVar[str] = "incremental"
-    summary: ClassVar[str] = "one replica more above a utilisation, one fewer below another"
+    summary: ClassVar[str] = "one replica more above a use of CPU, one fewer below another"
     spec: ClassVar[tuple[str, ...]] = ("D5",)
     knobs: ClassVar[tuple[Knob, ...]] = (Knob(Axis("high", (0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95))),)
 
