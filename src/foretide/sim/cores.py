@@ -54,9 +54,10 @@ class Cores:
         )
         # Of the time that a slowed service takes, the part that computes has grown.
         computing = np.maximum(busy_s, 0.0) / step_s * (share * slow / (1.0 - share + share * slow))
-        self._slow_down(np.maximum(np.bincount(self._core, weights=computing)[self._core], 1.0))
-        used = np.minimum(computing / slow, 1.0)
-        return CpuUse(self._operator, self._core, used, np.full(used.size, self._settings.reserved))
+        # A service counts in the step in which it ends, so a step may hold more than passed in it; nobody wants that.
+        wanted = np.bincount(self._core, weights=np.minimum(computing, 1.0))[self._core]
+        self._slow_down(np.maximum(wanted, 1.0))
+        return CpuUse(self._operator, self._core, computing / slow, np.full(slow.size, self._settings.reserved))
 
     def _slow_down(self, slow: Floats) -> None:
         """Let each replica compute so many times as slowly from now on."""

@@ -98,3 +98,17 @@ def test_speeds_of_hosts_and_shared_cores_multiply() -> None:
     """Hosts of half the speed double busy time: 20 events/s take .4 + .2 of the core."""
     use = last_use(*running(20.0, Cpu(cores=1), workers=Workers(hosts=1, speeds=(0.5,))), 20.0)
     assert use.used == pytest.approx([0.4, 0.2], abs=0.01)
+
+
+@pytest.mark.parametrize("queue", ["operator", "replica"])
+def test_d2_a_replica_alone_on_its_core_is_never_slowed_down(queue: str) -> None:
+    """Services of 2.5 s end in one step of three: it holds 2.5 s of work, and the mean is a whole core."""
+    job = flow("slow")
+    job.source("in").operator("a", execution_s=2.5, replicas=(1, 4))
+    clock, trace = ManualClock(), RateTrace("even", bin_s=1.0, rates=[1.0] * 60)
+    settings = SimulationSettings(queue=queue, cpu=Cpu(cores=2), timeout_s=1000.0)  # type: ignore[arg-type]
+    system = SimulatedSystem(job.build(), trace, clock=clock, settings=settings)
+    clock.sleep_s(51.0)
+    measured = system.collect()
+    assert sum(step.processed[0] for step in measured) == 20
+    assert sum(step.cpu.used[0] for step in measured if step.cpu is not None) == pytest.approx(50.0)
