@@ -6,31 +6,26 @@ import math
 import tempfile
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self, TypeAlias
+from typing import Self
 
 from pyspark.sql import SparkSession
 
 from foretide.latency import LatencyHistogram
+from foretide.spark.driver.report import Ending, OperatorReport, RunReport, latency_report, operator_report
 from foretide.spark.driver.running_topology import RunningTopology
 from foretide.spark.inputs.positions import InputState
 from foretide.spark.settings import EngineSettings
-from foretide.spark.tasks.statistics import OperatorStatistics
 from foretide.topology import Topology
-from foretide.transport.dead_letters import Failure
 
 __all__ = ["ControlStatus", "OperatorReport", "Progress", "RunOptions", "RunReport", "TopologyRun"]
 
-#: Why a run ended.
-Ending: TypeAlias = Literal["all input is through", "time is up", "interrupted"]
-
 # The rate and the latencies on show are those of the last seconds, as many as these.
 _WINDOW_S = 10.0
-_QUANTILES = (0.5, 0.95, 0.99)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,81 +113,6 @@ class ControlStatus:
     decision: str
     executors: str = ""
     promise: str = ""
-
-
-@dataclass(frozen=True)
-class OperatorReport:
-    """What an operator did.
-
-    Parameters
-    ----------
-    replicas, rows_in, rows_out, failed : int
-        Replicas at the end; rows taken, given, and given up on.
-    rows_per_s : float
-        Rows taken per second of the run.
-    busy_s, execution_ms : float
-        Time in the user's code, in all, and per row that did not fail.
-    utilisation : float
-        Busy time per second and replica. Operators of one stage share their slots, so one with too few replicas for
-        its share of the work can be above 1.
-    """
-
-    replicas: int
-    rows_in: int
-    rows_out: int
-    rows_per_s: float
-    busy_s: float
-    execution_ms: float
-    utilisation: float
-    failed: int
-
-
-@dataclass(frozen=True)
-class RunReport:
-    """What a run did.
-
-    Parameters
-    ----------
-    topology, master : str
-        What ran where.
-    ending : str
-        Why it ended.
-    drained : bool
-        Whether all that was admitted came through.
-    measured_s : float
-        From the start of the first batch to the end of the last.
-    batches, arrived, waiting : int
-        Batches done; events that came; events that were not admitted any more.
-    operators : mapping of str to OperatorReport
-        By operator.
-    latency : mapping of str to float
-        ``count``, and in seconds ``mean``, ``p50``, ``p95`` and ``p99``, of all that reached an end.
-    failures : sequence of Failure
-        Events that operators gave up on, by operator and kind.
-    """
-
-    topology: str
-    master: str
-    ending: Ending
-    drained: bool
-    measured_s: float
-    batches: int
-    arrived: int
-    waiting: int
-    operators: Mapping[str, OperatorReport]
-    latency: Mapping[str, float]
-    failures: Sequence[Failure] = ()
-
-    @property
-    def dead_letters(self) -> int:
-        """Events that operators gave up on, all together."""
-        return sum(failure.count for failure in self.failures)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return it as plain data for JSON, which has no NaN."""
-        plain: dict[str, Any] = {**asdict(self), "dead_letters": self.dead_letters}
-        plain["latency"] = {name: None if math.isnan(value) else value for name, value in self.latency.items()}
-        return plain
 
 
 class TopologyRun:
@@ -363,8 +283,8 @@ class _Watch:
             whole.batches,
             arrived=sum(state.arrived for state in inputs),
             waiting=sum(state.backlog for state in inputs),
-            operators={id: _operator(part, replicas[id], measured_s) for id, part in totals.items()},
-            latency=_latency(self._running.latency()),
+            operators={id: operator_report(part, replicas[id], measured_s) for id, part in totals.items()},
+            latency=latency_report(self._running.latency()),
             failures=tuple(self._running.failures()),
         )
 
@@ -374,21 +294,3 @@ class _Watch:
             self._arrivals.popleft()
         first_s, first = self._arrivals[0]
         return (arrived - first) / (now_s - first_s) if now_s > first_s else 0.0
-
-
-def _operator(totals: OperatorStatistics, replicas: int, measured_s: float) -> OperatorReport:
-    return OperatorReport(
-        replicas,
-        totals.rows_in,
-        totals.rows_out,
-        totals.rows_in / measured_s if measured_s else 0.0,
-        totals.busy_s,
-        totals.working_s / totals.processed * 1000 if totals.processed else 0.0,
-        totals.busy_s / (measured_s * replicas) if measured_s and replicas else 0.0,
-        totals.failed,
-    )
-
-
-def _latency(histogram: LatencyHistogram) -> dict[str, float]:
-    quantiles = {f"p{level * 100:g}": histogram.quantile_s(level) for level in _QUANTILES}
-    return {"count": histogram.count, "mean": histogram.mean_s, **quantiles}
