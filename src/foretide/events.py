@@ -9,7 +9,10 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal, Protocol
 
-__all__ = ["Event", "EventLog", "EventSink", "FanOut", "LoggingSink"]
+__all__ = ["COUNTED", "Event", "EventLog", "EventSink", "FanOut", "LoggingSink"]
+
+#: Kinds of events that are told once and counted from there on; reports have the final counts.
+COUNTED = ("operator.failed", "queue.dropped")
 
 Severity = Literal["info", "warning", "error"]
 _LEVELS: Mapping[Severity, int] = MappingProxyType(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -13,10 +14,14 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from foretide.spark import EngineSettings
+from foretide.spark.batches.drops import Drop
+from foretide.spark.driver.audit import Audit, SinkAudit
 from foretide.spark.driver.run import Progress, RunOptions, RunReport, TopologyRun
 from foretide.spark.errors import OperatorError
 from foretide.store import RunStore
 from foretide.topology import Topology, flow, load_topology
+from foretide.topology.builder import Flow, Stream
 from foretide.traces import Replay, load_trace, payload
 from foretide.traces.replacement import TraceOverrides, with_trace_options
 
@@ -119,6 +124,52 @@ def test_a_run_that_was_stopped_goes_on_where_it_was(
     # Once more, there is nothing left to do.
     last, _ = run_to_the_end(spark, topology, tmp_path / "run", poll_s=0.1)
     assert (last.ending, last.batches) == ("all input is through", 0)
+
+
+def old_and_new(job: Flow, write_trace: Callable[..., str]) -> Stream:
+    """Return a source of 2,000 events: the first 1,000 were due 90 to 100 s ago, the others are from 10 s ahead on."""
+    trace = write_trace(*[100] * 10, *[0] * 100, *[100] * 10, name="ages")
+    return job.source("in", "trace", trace=trace, payload="ids", until="all", started_at=time.time() - 100.0)
+
+
+def test_p7_events_beyond_a_bound_or_an_age_are_dropped_counted_and_not_lost(
+    spark: SparkSession, tmp_path: Path, write_trace: Callable[..., str]
+) -> None:
+    job = flow("limits")
+    young = old_and_new(job, write_trace).operator("a", lambda row: row, timeout_s=60.0, selectivity=1.0, replicas=1)
+    young.operator("b", lambda row: row, queued=True, queue_bound=100, selectivity=1.0, replicas=1).sink(
+        "out", "memory"
+    )
+    topology = job.build()
+    whole = EngineSettings(first_rows=5_000)
+    with TopologyRun(spark, RunOptions(topology=topology, path=tmp_path / "run", settings=whole, poll_s=0.1)) as run:
+        list(run.progress())
+        run.drain()
+        dropped = sum(drop.count for drop in run.running.drops())
+        audit = SinkAudit(topology).count(run.running, 2_000, run.running.workspace.run_id(), dropped)
+    report = run.report
+    # 1,000 of 2,000 are younger than a minute; they reach the edge in one batch, and 100 of them may wait there.
+    assert report.drops == (
+        Drop("in", "timeout_s", 60.0, 1_000, ("a",)),
+        Drop("a -> b", "queue_bound", 100, 900, ("b",)),
+    )
+    assert {id: (part.rows_in, part.dropped) for id, part in report.operators.items()} == {
+        "a": (1_000, 1_000),
+        "b": (100, 900),
+    }
+    assert (report.arrived, report.waiting, report.dropped) == (2_000, 0, 1_900)
+    assert audit == Audit(expected=2_000, lost=0, duplicated=0, dropped=1_900)
+
+
+def test_p7_events_that_spark_reads_for_an_operator_on_dataframes_have_an_age_limit_too(
+    spark: SparkSession, tmp_path: Path, write_trace: Callable[..., str]
+) -> None:
+    job = flow("frames")
+    old_and_new(job, write_trace).operator("b", lambda rows: rows, mode="dataframe").sink("out", "memory")
+    settings = EngineSettings(first_rows=5_000, timeout_s=60.0)
+    report, _ = run_to_the_end(spark, job.build(), tmp_path / "run", settings=settings, poll_s=0.1)
+    assert report.drops == (Drop("in", "timeout_s", 60.0, 1_000, ("b",)),)
+    assert report.latency["count"] == 1_000
 
 
 def test_time_limits_a_run(spark: SparkSession, tmp_path: Path, write_trace: Callable[..., str]) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+import numpy as np
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -108,7 +109,8 @@ def _status(info: RunInfo, now_s: float) -> str:
 
 def _operators(run: RecordedRun) -> list[dict[str, Any]]:
     """Return what the last measurement and the plan in force say about each operator."""
-    plan, found = run.latest_plan(), run.measurements(last=1)
+    plan, measured = run.latest_plan(), run.measurements()
+    found, dropped = measured[-1:], sum((one.dropped for one in measured), np.zeros(len(run.info.layout.operators)))
     planned: Mapping[str, int] = {} if plan is None else plan.by_operator()
     entries = []
     for column, operator in enumerate(run.info.layout.operators):
@@ -118,6 +120,7 @@ def _operators(run: RecordedRun) -> list[dict[str, Any]]:
                 "replicas": int(measurement.replicas[column]),
                 "processed_per_s": float(measurement.processed[column] / measurement.duration_s),
                 "queued": float(measurement.queued[column]),
+                "dropped": float(dropped[column]),
             }
         entries.append(entry)
     return entries
@@ -167,9 +170,10 @@ def _head(details: Mapping[str, Any]) -> Text:
 
 
 def _operators_table(operators: Sequence[Mapping[str, Any]]) -> Table:
-    table = _table("operator", "planned", "replicas", "processed/s", "queued")
+    lossy = ("dropped",) if any(entry.get("dropped") for entry in operators) else ()
+    table = _table("operator", "planned", "replicas", "processed/s", "queued", *lossy)
     for entry in operators:
-        values = (entry.get(name) for name in ("planned", "replicas", "processed_per_s", "queued"))
+        values = (entry.get(name) for name in ("planned", "replicas", "processed_per_s", "queued", *lossy))
         table.add_row(entry["operator"], *("–" if value is None else f"{value:,.0f}" for value in values))
     return table
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, TypeAlias
 
+from foretide.compile.queues import check_queues
 from foretide.errors import TopologyError
 from foretide.records import SharedSlots
 from foretide.topology import Edge, Operator, Sink, Source, Topology
@@ -200,10 +201,11 @@ def compile_stages(topology: Topology) -> StageGraph:
     Raises
     ------
     TopologyError
-        When a queued edge would lead a stage back into itself.
+        When a queued edge would lead a stage back into itself, or an edge has limits on which nothing waits.
     """
     _check_states(topology)
     plans = [EdgePlan(number, edge, _link(edge, topology)) for number, edge in enumerate(topology.edges)]
+    check_queues(topology, plans)
     group = _groups(topology, plans)
     members: dict[str, set[str]] = defaultdict(set)
     for id, head in group.items():

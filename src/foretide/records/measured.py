@@ -77,6 +77,8 @@ class Measurement:
         Mean end-to-end latency of the events that left the topology.
     failed : array over operators, optional
         Events that the operator took and gave up on; 0 unless given.
+    dropped : array over operators, optional
+        Events that waited for the operator and were dropped, by a bound or for their age (SPEC P7); 0 unless given.
     batches : tuple of BatchRun
         The batches that ended in the stretch, where stages run in batches, in the order of their ends.
     slot_s : float, optional
@@ -95,6 +97,7 @@ class Measurement:
     cpu: CpuUse | None = None
     latency_s: float | None = None
     failed: Floats = field(default_factory=lambda: np.zeros(0))
+    dropped: Floats = field(default_factory=lambda: np.zeros(0))
     batches: tuple[BatchRun, ...] = ()
     slot_s: float | None = None
 
@@ -110,9 +113,10 @@ class Measurement:
             raise MetricsError(f"duration_s: expected at least {SHORTEST_S:g} seconds, got {self.duration_s}")
         set_amounts(self, "arrived", self.layout.sources)
         set_amounts(self, "passed", self.layout.edges)
-        if not np.size(self.failed):
-            object.__setattr__(self, "failed", np.zeros(len(self.layout.operators)))
-        for name in ("processed", "queued", "busy_s", "failed"):
+        for name in ("failed", "dropped"):
+            if not np.size(getattr(self, name)):
+                object.__setattr__(self, name, np.zeros(len(self.layout.operators)))
+        for name in ("processed", "queued", "busy_s", "failed", "dropped"):
             set_amounts(self, name, self.layout.operators)
         set_amounts(self, "replicas", self.layout.operators, dtype=np.int64)
         if self.latency_s is not None and not 0 <= self.latency_s < np.inf:

@@ -12,6 +12,7 @@ from foretide.control.course import RunCourse, latency_row
 from foretide.control.decision import Decision
 from foretide.control.score import RunScore
 from foretide.control.starting.first_replicas import BEGAN
+from foretide.events import COUNTED
 from foretide.latency import LatencyHistogram
 from foretide.plan.promise import PromiseScore, latency_outlook
 from foretide.records import Floats, Forecast, Plan, Term
@@ -57,6 +58,8 @@ def steered_record(run: SteeredRun, trace: str) -> RunRecord:
     facts["began with"] = next((event.message for event in run.events if event.kind == BEGAN), "")
     if run.report.dead_letters:
         facts["failed"] = f"{run.report.dead_letters:,} events"
+    if run.report.dropped:
+        facts["dropped"] = f"{run.report.dropped:,} events"
     return _record(
         course,
         run.decisions,
@@ -69,9 +72,10 @@ def steered_record(run: SteeredRun, trace: str) -> RunRecord:
 
 
 def _steered_notes(run: SteeredRun) -> tuple[str, ...]:
-    """Return what failed, with the final counts, and the latest warnings about anything else."""
-    warnings = [event for event in run.events if event.severity != "info" and event.kind != "operator.failed"]
-    return (*(str(failure) for failure in run.report.failures), *(f"{e.kind}: {e.message}" for e in warnings[-10:]))
+    """Return what failed and what was dropped, with the final counts, and the latest warnings about anything else."""
+    warnings = [event for event in run.events if event.severity != "info" and event.kind not in COUNTED]
+    counted = (*run.report.failures, *run.report.drops)
+    return (*(str(each) for each in counted), *(f"{e.kind}: {e.message}" for e in warnings[-10:]))
 
 
 def _record(course: RunCourse, decisions: Sequence[Decision], td_s: float, **words: Any) -> RunRecord:

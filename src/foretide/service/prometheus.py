@@ -127,6 +127,11 @@ class _Families:
         self.processed = GaugeMetricFamily(
             "foretide_processed_events_per_second", "Events that an operator finishes.", labels=operator
         )
+        self.dropped = GaugeMetricFamily(
+            "foretide_dropped_events_per_second",
+            "Events that waited for an operator and were dropped, by a bound or for their age.",
+            labels=operator,
+        )
         self.queued = GaugeMetricFamily("foretide_queued_events", "Events that wait for an operator.", labels=operator)
         self.utilisation = GaugeMetricFamily(
             "foretide_utilisation_ratio", "Part of their time that the replicas are busy.", labels=operator
@@ -177,6 +182,7 @@ class _Families:
             replicas = int(measurement.replicas[column])
             busy = float(measurement.busy_s[column]) / max(replicas * duration_s, 1e-9)
             self.processed.add_metric(labels, float(measurement.processed[column]) / duration_s)
+            self.dropped.add_metric(labels, float(measurement.dropped[column]) / duration_s)
             self.queued.add_metric(labels, float(measurement.queued[column]))
             self.utilisation.add_metric(labels, min(busy, 1.0))
             self.replicas.add_metric([*labels, "observed"], replicas)

@@ -88,6 +88,7 @@ class OperatorColumns(BaseModel):
 
     received_per_s: list[float]
     processed_per_s: list[float]
+    dropped_per_s: list[float] = Field(description="Events that waited for it and were dropped by the queue's limits.")
     queued: list[float]
     utilisation: list[float]
     replicas: list[int]

@@ -94,6 +94,7 @@ def measurement_columns(info: RunInfo, measurements: Sequence[Measurement]) -> d
     figures = {
         "received_per_s": columns(layout.operators, received / durations),
         "processed_per_s": columns(layout.operators, table("processed", operators) / durations),
+        "dropped_per_s": columns(layout.operators, table("dropped", operators) / durations),
         "queued": columns(layout.operators, table("queued", operators)),
         "utilisation": columns(layout.operators, busy),
         "replicas": columns(layout.operators, table("replicas", operators).astype(np.int64)),
@@ -122,6 +123,7 @@ def measurement_row(measurement: Measurement) -> dict[str, Any]:
         "arrived_per_s": rounded(measurement.arrived / duration_s),
         "passed_per_s": rounded(measurement.passed / duration_s),
         "processed_per_s": rounded(measurement.processed / duration_s),
+        "dropped_per_s": rounded(measurement.dropped / duration_s),
         "queued": rounded(measurement.queued),
         "utilisation": rounded(utilisation(measurement)),
         "replicas": measurement.replicas.tolist(),

@@ -252,7 +252,7 @@ class SimulatedSystem:
         flow = self._network.step(self._steps * step_s)
         self._received += int(flow.arrived.sum())
         before, self._before = self._before, self._so_far()
-        processed, busy_s = self._before - before
+        processed, busy_s, dropped = self._before - before
         return Measurement(
             layout=self._topology.layout,
             ended_at_s=self._began_at_s + self._steps * step_s,
@@ -262,6 +262,7 @@ class SimulatedSystem:
             processed=processed,
             queued=self.queued,
             busy_s=np.maximum(busy_s, 0.0),
+            dropped=dropped,
             replicas=self._activation.active,
             cpu=None if self._cores is None else self._cores.use(step_s),
             latency_s=self._network.exit.take_step_s(),
@@ -287,7 +288,8 @@ class SimulatedSystem:
 
     def _so_far(self) -> Floats:
         counts = [station.counts for station in self._stations]
-        return np.array([[each.processed for each in counts], [each.busy_s for each in counts]], dtype=np.float64)
+        columns = [(each.processed, each.busy_s, each.dropped + each.timed_out) for each in counts]
+        return np.array(columns, dtype=np.float64).reshape(-1, 3).T
 
 
 def _trace(source: str, rates: RateTrace | Mapping[str, RateTrace]) -> RateTrace:

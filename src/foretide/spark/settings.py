@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from foretide.compile.queues import QueueLimits
 from foretide.config import Settings
 
 __all__ = ["PRELOAD_VARIABLE", "EngineSettings"]
@@ -53,6 +54,22 @@ class EngineSettings(Settings):
     kept_batches: int = Field(
         default=1_000, ge=1, description="Batches of a stage whose statistics are kept one by one; totals cover all."
     )
+    queue_bound: int | None = Field(
+        default=None,
+        ge=1,
+        description="Events that may wait at a source or on a queued edge; beyond that, the oldest are dropped, and "
+        "counted. Unset: any. Limits of an edge, or of a queue in `queues`, go first.",
+    )
+    timeout_s: float | None = Field(
+        default=None,
+        gt=0,
+        allow_inf_nan=False,
+        description="Age in seconds beyond which events are dropped, and counted, when a batch takes them. Unset: any.",
+    )
+    queues: dict[str, QueueLimits] = Field(
+        default_factory=dict,
+        description="`queue_bound` and `timeout_s` of single queues, by source ('tweets') or queued edge ('a -> b').",
+    )
     log_max_bytes: int = Field(default=1 << 30, ge=1 << 20, description="Bytes that a queued edge may hold.")
     room_timeout_s: float = Field(
         default=600.0, gt=0, description="Seconds that a stage waits for room on a full edge before it fails."
@@ -65,3 +82,8 @@ class EngineSettings(Settings):
     kafka_patience_s: float = Field(
         default=60.0, ge=0, description="Seconds that edges in Kafka wait for a broker that does not answer."
     )
+
+    @property
+    def every_queue(self) -> QueueLimits:
+        """What queues may hold that have no limits of their own."""
+        return QueueLimits(queue_bound=self.queue_bound, timeout_s=self.timeout_s)

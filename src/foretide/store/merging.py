@@ -25,7 +25,7 @@ __all__ = ["RESOLUTION_S", "joined", "merge_features", "merge_latencies", "merge
 RESOLUTION_S = 60.0
 # Stretches less than this far apart count as consecutive.
 _GAP_S = 1e-3
-_SUMS = ("arrived", "passed", "processed", "busy_s", "failed")
+_SUMS = ("arrived", "passed", "processed", "busy_s", "failed", "dropped")
 
 
 def merge_measurements(run_id: str, layout: Layout, rows: Sequence[Row]) -> list[TableRow]:

@@ -40,8 +40,8 @@ TableRow: TypeAlias = tuple[str, tuple[Any, ...]]
 
 _RUN_DOCUMENTS = ("topology", "layout", "settings", "outcome", "dropped")
 _COLUMNS = ("arrived", "passed", "processed", "queued", "busy_s", "replicas")
-# Last, present only if an event failed; rows from versions that did not count failures lack it.
-_FAILED = "failed"
+# Last, each present only if there was such an event then, or the next one is; rows of earlier versions lack them.
+_LOSSES = ("failed", "dropped")
 
 
 def measurement_row(
@@ -53,7 +53,8 @@ def measurement_row(
             f"run {run_id}, {measurement.id}: expected the layout of the run's topology, got operators "
             f"{list(measurement.layout.operators[:5])}; record each topology as a run of its own"
         )
-    names = (*_COLUMNS, _FAILED) if measurement.failed.any() else _COLUMNS
+    present = [place for place, name in enumerate(_LOSSES, 1) if getattr(measurement, name).any()]
+    names = (*_COLUMNS, *_LOSSES[: max(present, default=0)])
     amounts = pack(np.concatenate([getattr(measurement, name) for name in names]))
     cpu = measurement.cpu
     used = None if cpu is None else pack(np.concatenate([cpu.operator, cpu.core, cpu.used, cpu.reserved]))
@@ -67,9 +68,11 @@ def measurement_of_row(row: Row, layout: Layout) -> Measurement:
     operators = len(layout.operators)
     sizes = [len(layout.sources), len(layout.edges), *(operators,) * 4]
     values, total = unpack(amounts), sum(sizes)
-    if values.size not in (total, total + operators):
-        raise ForetideError(f"stored measurement: expected {total} or {total + operators} amounts, got {values.size}")
-    *columns, failed = np.split(values, np.cumsum(sizes))
+    fitting = [total + operators * losses for losses in range(len(_LOSSES) + 1)]
+    if values.size not in fitting:
+        expected = " or ".join(map(str, fitting))
+        raise ForetideError(f"stored measurement: expected {expected} amounts, got {values.size}")
+    *columns, failed, dropped = np.split(values, np.cumsum([*sizes, operators]))
     return Measurement(
         layout=layout,
         ended_at_s=ended_at_s,
@@ -77,6 +80,7 @@ def measurement_of_row(row: Row, layout: Layout) -> Measurement:
         latency_s=latency_s,
         cpu=None if cpu is None else _cpu_of(unpack(cpu)),
         failed=failed,
+        dropped=dropped,
         **dict(zip(_COLUMNS, columns, strict=True)),  # type: ignore[arg-type]
     )
 

@@ -79,9 +79,17 @@ class Stream:
         """Attach an operator to this stream; further parameters are those of `Flow.operator`."""
         return self.flow.operator(id, function, inputs=[self], grouping=grouping, queued=queued, **declaration)
 
-    def into(self, id: str, *, grouping: GroupingSpec | str = "shuffle", queued: bool = False) -> Stream:
+    def into(
+        self,
+        id: str,
+        *,
+        grouping: GroupingSpec | str = "shuffle",
+        queued: bool = False,
+        queue_bound: int | None = None,
+        timeout_s: float | None = None,
+    ) -> Stream:
         """Send this stream also to the operator or sink called `id`, wherever that is declared."""
-        self.flow.connect(self, id, grouping=grouping, queued=queued)
+        self.flow.connect(self, id, grouping=grouping, queued=queued, queue_bound=queue_bound, timeout_s=timeout_s)
         return self
 
     def sink(self, id: str, kind: str | Callable[..., Any] = "none", *, queued: bool = False, **options: Any) -> Stream:
@@ -114,6 +122,8 @@ class Flow:
         inputs: Sequence[Stream] = (),
         grouping: GroupingSpec | str = "shuffle",
         queued: bool = False,
+        queue_bound: int | None = None,
+        timeout_s: float | None = None,
         mode: OperatorMode = "rows",
         outputs: Sequence[str] = (DEFAULT_OUTPUT,),
         schema: str | Mapping[str, str] | None = None,
@@ -139,6 +149,8 @@ class Flow:
             How events are spread over its replicas, such as ``"fields:word"``.
         queued : bool
             Whether there is a durable log between it and its inputs.
+        queue_bound, timeout_s
+            Events that may wait for it, and how old they may be, as in `Edge`; for queued inputs and for sources.
         mode, outputs, execution_s, stateful, state
             As in `Operator`.
         key : str or sequence of str
@@ -168,7 +180,7 @@ class Flow:
             )
         )
         for stream in inputs:
-            self.connect(stream, id, grouping=grouping, queued=queued)
+            self.connect(stream, id, grouping=grouping, queued=queued, queue_bound=queue_bound, timeout_s=timeout_s)
         return Stream(self, id)
 
     def sink(
@@ -178,21 +190,29 @@ class Flow:
         *,
         inputs: Sequence[Stream] = (),
         queued: bool = False,
+        queue_bound: int | None = None,
+        timeout_s: float | None = None,
         **options: Any,
     ) -> None:
         """Declare a sink, fed by `inputs`: a kind with options, or a user's function."""
         self._sinks.append(Sink(id, _connector(kind, options), _called_from()))
         for stream in inputs:
-            self.connect(stream, id, queued=queued)
+            self.connect(stream, id, queued=queued, queue_bound=queue_bound, timeout_s=timeout_s)
 
     def connect(
-        self, stream: Stream, id: str, *, grouping: GroupingSpec | str = "shuffle", queued: bool = False
+        self,
+        stream: Stream,
+        id: str,
+        *,
+        grouping: GroupingSpec | str = "shuffle",
+        queued: bool = False,
+        queue_bound: int | None = None,
+        timeout_s: float | None = None,
     ) -> None:
         """Declare an edge from `stream` to the operator or sink called `id`."""
         transport: Transport = "queued" if queued else "inline"
-        self._edges.append(
-            Edge(stream.element, id, stream.output, GroupingSpec.of(grouping), transport, _called_from())
-        )
+        spec, declared = GroupingSpec.of(grouping), _called_from()
+        self._edges.append(Edge(stream.element, id, stream.output, spec, transport, declared, queue_bound, timeout_s))
 
     def build(self) -> Topology:
         """Return the topology, or raise every error in it."""

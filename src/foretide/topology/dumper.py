@@ -92,6 +92,8 @@ def _input(edge: Edge) -> str | dict[str, Any]:
     entry |= {"output": edge.output} if edge.output != DEFAULT_OUTPUT else {}
     entry |= {"grouping": _grouping(edge.grouping)} if edge.grouping != GroupingSpec() else {}
     entry |= {"queued": True} if edge.transport == "queued" else {}
+    limits = {"queue_bound": edge.queue_bound, "timeout_s": edge.timeout_s}
+    entry |= {name: value for name, value in limits.items() if value is not None}
     return edge.start if len(entry) == 1 else entry
 
 

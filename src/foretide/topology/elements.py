@@ -213,7 +213,9 @@ class Operator:
 class Edge:
     """A stream from an output of one element to another element.
 
-    An inline edge keeps both ends in one stage; a queued one is a durable log between two stages.
+    An inline edge keeps both ends in one stage; a queued one is a durable log between two stages. Events wait on a
+    queued edge, and at a source: there `queue_bound` is how many may wait, the oldest being dropped beyond that, and
+    `timeout_s` the age beyond which they are dropped (SPEC P7).
     """
 
     start: str
@@ -222,6 +224,8 @@ class Edge:
     grouping: GroupingSpec = field(default_factory=GroupingSpec)
     transport: Transport = "inline"
     declared: Declaration | None = field(default=None, compare=False)
+    queue_bound: int | None = None
+    timeout_s: float | None = None
 
     def __str__(self) -> str:
         output = "" if self.output == DEFAULT_OUTPUT else f"[{self.output}]"

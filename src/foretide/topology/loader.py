@@ -39,7 +39,7 @@ _OPERATOR = (
     *("id", "function", "mode", "outputs", "schema", "selectivity", "execution_ms", "execution_s"),
     *("replicas", "stateful", "key", "state", "options", "inputs"),
 )
-_INPUT = ("from", "output", "grouping", "queued")
+_INPUT = ("from", "output", "grouping", "queued", "queue_bound", "timeout_s")
 _GROUPING = ("name", "fields", "options")
 _BOUNDS = ("min", "max", "initial")
 _MODES: tuple[OperatorMode, ...] = get_args(OperatorMode)
@@ -229,7 +229,10 @@ def _edge_of_table(given: Cursor, end: str, known: set[str]) -> Iterator[Edge]:
     start, output = (text, None) if text in known or "output" in given.value else _start_and_output(text, known)
     named = given.text("output", output or DEFAULT_OUTPUT)
     transport = "queued" if given.flag("queued") else "inline"
-    yield Edge(start, end, named, _grouping(given), transport, given.declared)  # type: ignore[arg-type]
+    bound: Any = given.number("queue_bound")
+    bound = int(bound) if bound is not None and bound.is_integer() else bound
+    limits = bound, given.number("timeout_s")
+    yield Edge(start, end, named, _grouping(given), transport, given.declared, *limits)  # type: ignore[arg-type]
 
 
 def _grouping(given: Cursor) -> GroupingSpec:

@@ -143,7 +143,7 @@ OPERATOR_OPTIONS: Mapping[OperatorMode, KindOptions] = {
 """The options of an operator, by its mode."""
 
 # The other parameters of an operator's declaration; a misspelt one of these arrives as an option.
-_DECLARED = (*(field.name for field in fields(Operator)), "inputs", "grouping", "queued")
+_DECLARED = (*(field.name for field in fields(Operator)), "inputs", "grouping", "queued", "queue_bound", "timeout_s")
 
 
 def register_source_kind(kind: str, options: KindOptions) -> None:

@@ -20,6 +20,7 @@ from foretide.topology.options import (
     unknown_sink_options,
     unknown_source_options,
 )
+from foretide.topology.reading import is_number
 
 __all__ = ["topological_order", "validate"]
 
@@ -227,6 +228,11 @@ def _check_ends(edge: Edge, outputs: dict[str, tuple[str, ...]], ends: set[str])
         yield _wrong_edge(edge, "an operator or sink to end in", got, _nearest(edge.end, ends))
     if edge.transport not in _TRANSPORTS:
         yield _wrong_edge(edge, f"a transport among {list(_TRANSPORTS)}", repr(edge.transport))
+    bound, timeout_s = edge.queue_bound, edge.timeout_s
+    if bound is not None and (type(bound) is not int or bound < 1):
+        yield _wrong_edge(edge, "a queue_bound of at least 1 event, a whole number", repr(bound))
+    if timeout_s is not None and not (is_number(timeout_s) and math.isfinite(timeout_s) and timeout_s > 0):
+        yield _wrong_edge(edge, "a timeout_s above 0 seconds", repr(timeout_s))
 
 
 def _check_grouping(edge: Edge, into_stateful: bool) -> Iterator[TopologyError]:

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import io
 import json
 import math
 import signal
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +14,10 @@ from typer.testing import CliRunner
 
 from foretide.cli import app
 from foretide.commands.running.launch import StopSwitch
+from foretide.commands.running.limits import queue_settings
 from foretide.commands.running.run_view import ProgressView, report_view
 from foretide.errors import ConfigError
+from foretide.spark.batches.drops import Drop
 from foretide.spark.batches.failures import FAILURE_LOGGER
 from foretide.spark.driver.run import OperatorReport, Progress, RunReport
 from foretide.spark.session.shipping import modules_beside
@@ -54,6 +58,26 @@ def mixed() -> Topology:
 def options_of(topology: Topology, source: str) -> dict[str, Any]:
     [found] = [dict(each.connector.options) for each in topology.sources if each.id == source]
     return found
+
+
+class TestLimits:
+    @pytest.mark.parametrize(
+        ("bounds", "timeouts"),
+        [(["0"], []), (["ten"], []), (["1.5"], []), ([], ["-1"]), ([], ["a -> b="]), ([], ["inf"])],
+    )
+    def test_what_is_no_number_above_0_is_refused(self, bounds: list[str], timeouts: list[str]) -> None:
+        with pytest.raises(ConfigError, match=r"'--(queue-bound|timeout)': expected .* or QUEUE=NUMBER for one, got"):
+            queue_settings(bounds, timeouts)
+
+    def test_none_are_the_default(self) -> None:
+        assert queue_settings([], []) == {}
+
+    def test_what_was_dropped_is_in_the_report(self) -> None:
+        drop = Drop("lines", "timeout_s", 30, 7, ("split",))
+        shown = Console(width=200, file=io.StringIO())
+        shown.print(report_view(replace(REPORT, drops=(drop,))))
+        assert isinstance(shown.file, io.StringIO) and str(drop) in shown.file.getvalue()
+        assert replace(REPORT, drops=(drop,)).to_dict()["dropped"] == 7
 
 
 class TestReplicas:

@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from postgres_server import PostgresServer
@@ -37,8 +39,12 @@ def runner(runner: CliRunner, monkeypatch: pytest.MonkeyPatch, store_name: str) 
 
 
 def flow_of_one() -> Topology:
+    return flow_of("a")
+
+
+def flow_of(operator: str) -> Topology:
     job = flow("one")
-    job.source("in").operator("a", execution_s=0.01)
+    job.source("in").operator(operator, execution_s=0.01)
     return job.build()
 
 
@@ -92,6 +98,17 @@ def test_show_tells_what_was_decided_and_why(runner: CliRunner, run_id: str) -> 
     assert len(details["decisions"]) == 2
     assert details["operators"][0]["operator"] == "count"
     assert details["decisions"][-1]["requested"] == {"count": details["operators"][0]["planned"]}
+
+
+def test_p7_show_counts_what_was_dropped_before_each_operator(runner: CliRunner, run_id: str, store_name: str) -> None:
+    assert "dropped" not in runner.invoke(app, ["runs", "show", run_id]).stdout
+    with RunStore(store_name, threaded=False) as store:
+        first, second, *_ = store.run(run_id).measurements()
+        with store.begin_run(RunSpec(topology=flow_of("count"), started_at_s=0.0)) as recorder:
+            lossy = [replace(one, layout=flow_of("count").layout, dropped=np.array([700.0])) for one in (first, second)]
+            recorder.measured(lossy)
+    shown = runner.invoke(app, ["runs", "show", "latest"]).stdout
+    assert "dropped" in shown and "1,400" in shown
 
 
 def test_export_writes_a_trace(runner: CliRunner, run_id: str, tmp_path: Path) -> None:

@@ -162,6 +162,7 @@ def test_p7_a_full_queue_drops() -> None:
     step = bench.run(1.0)[0]
     # .1 begins; .2, .3 wait; .4, .5 are dropped; .2 begins at .6, as .6 comes and takes the place; .7 on are dropped.
     assert step.queued[0] == 2
+    assert step.dropped.tolist() == [6.0]
     assert bench.system.totals == Totals(received=10, processed=1, queued=3, dropped=6, timed_out=0)
     bench.run(3.0)
     assert bench.system.totals == Totals(received=10, processed=4, queued=0, dropped=6, timed_out=0)

@@ -16,6 +16,7 @@ from foretide.compile.stages import Stage, StageGraph, compile_stages
 from foretide.errors import ConfigError
 from foretide.latency import LatencyHistogram
 from foretide.records import Hiring
+from foretide.spark.batches.drops import Drop
 from foretide.spark.batches.routing import Router
 from foretide.spark.inputs.positions import InputState
 from foretide.spark.settings import EngineSettings
@@ -156,6 +157,7 @@ class FakeRun:
     counted: dict[str, int] = field(default_factory=dict)
     by_hand: dict[str, int] = field(default_factory=dict)
     failed: list[Failure] = field(default_factory=list)
+    dropped: list[Drop] = field(default_factory=list)
     refuse: Exception | None = None
     broken: Exception | None = None
     settings: EngineSettings = field(default_factory=EngineSettings)
@@ -174,6 +176,9 @@ class FakeRun:
 
     def failures(self) -> list[Failure]:
         return list(self.failed)
+
+    def drops(self) -> list[Drop]:
+        return list(self.dropped)
 
     def replicas(self) -> dict[str, int]:
         return dict(self.plan)

@@ -63,3 +63,4 @@ def test_a_sink_that_stayed_empty_has_lost_all(tmp_path: Path) -> None:
     topology = ending_in("memory")
     running = SimpleNamespace(topology=topology, sink=lambda id: MemorySink())
     assert SinkAudit(topology).count(running, 3, "r1") == Audit(expected=3, lost=3, duplicated=0)
+    assert SinkAudit(topology).count(running, 3, "r1", dropped=3) == Audit(3, lost=0, duplicated=0, dropped=3)

@@ -15,10 +15,18 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from foretide.clock import ManualClock
 from foretide.errors import ConfigError
 from foretide.spark.columns import spark_schema
+from foretide.spark.inputs.ages import FreshSlice
 from foretide.spark.inputs.contract import NEVER_US, InputSpec, LogInput, StageInput, TraceInput, open_input
 from foretide.spark.inputs.faults import read_fault
 from foretide.spark.inputs.planned import Planned, Position
-from foretide.spark.inputs.stage_source import RowCut, StageDataSource, StageFeed, StageStreamReader, read_unread
+from foretide.spark.inputs.stage_source import (
+    RowCut,
+    StageDataSource,
+    StageFeed,
+    StageStreamReader,
+    read_too_old,
+    read_unread,
+)
 from foretide.store import RuntimeStore
 from foretide.transport import ArrowLog, ArrowLogSettings, OffsetError
 from foretide.transport.dead_letters import DeadLetter
@@ -138,6 +146,42 @@ class TestStageSource:
         step = reader.latestOffset(start, ALL)
         assert self.taken(step) == {"in": (0, 2), "a-b": (0, 1)}
         assert self.taken(reader.latestOffset(json.loads(json.dumps(step)), ALL)) == {"in": (2, 4), "a-b": (1, 2)}
+
+    def test_p7_the_oldest_are_dropped_where_more_wait_than_may(self, feed: StageFeed, tmp_path: Path) -> None:
+        log = open_log(tmp_path / "edge")
+        put(log, 0, 0, 500)
+        source, edge = feed.inputs
+        bounded = replace(feed, inputs=(source, replace(edge, queue_bound=100)))
+        reader = self.reader(bounded)
+        start = reader.initialOffset()
+        # Of 500 rows on the edge the last 100 stay; 1,000 of the source and these share a batch of 110.
+        first = reader.latestOffset(start, ReadMaxRows(110))
+        assert self.taken(first) == {"in": (0, 100), "a-b": (400, 410)}
+        assert reader.partitions(start, first) == []
+        planned = Planned.read(feed.planned_path)
+        assert planned is not None and planned.rows == {"in": 100, "a-b": 10}
+        assert planned.dropped == {"a-b": 400}
+        assert planned.follows(Planned(start, start, "before"))
+        # A batch that runs again, in a reader that was started again, drops the same.
+        again = self.reader(bounded)
+        again.partitions(start, json.loads(json.dumps(first)))
+        replayed = Planned.read(feed.planned_path)
+        assert replayed is not None and (replayed.start, replayed.dropped) == (planned.start, planned.dropped)
+        # 90 wait, and 5 more come: within the bound nothing is dropped.
+        put(log, 1, 500, 5)
+        second = reader.latestOffset(first, ReadAllAvailable())
+        reader.partitions(first, second)
+        last, planned = planned, Planned.read(feed.planned_path)
+        assert planned is not None and (planned.dropped, planned.rows["a-b"]) == ({}, 95)
+        assert planned.follows(last)
+
+    def test_p7_the_age_limit_is_fixed_when_the_batch_is_planned(self, feed: StageFeed, tmp_path: Path) -> None:
+        source, edge = feed.inputs
+        timed = replace(feed, inputs=(replace(source, timeout_s=30.0), edge))
+        reader = StageStreamReader(StageFeed.from_json(timed.to_json()), clock=ManualClock(1000.0))
+        end = reader.latestOffset(reader.initialOffset(), ALL)
+        assert end["in"]["oldest_us"] == 970_000_000 and "oldest_us" not in end["a-b"]
+        assert reader.latestOffset(end, ALL) == end
 
     def test_no_new_rows_mean_no_new_batch(self, feed: StageFeed) -> None:
         reader = self.reader(feed)
@@ -350,6 +394,19 @@ class TestRows:
         assert planned is not None and feed.cut is not None
         assert read_unread(feed.cut.folder(planned.id)) == [letter, letter]
         assert read_unread(tmp_path / "none") == []
+
+    def test_p7_rows_that_are_too_old_are_counted_for_the_batch(self, feed: StageFeed, tmp_path: Path) -> None:
+        reader = self.open(feed)
+        end = reader.latestOffset(reader.initialOffset(), ReadMaxRows(100))
+        parts: Any = reader.partitions(reader.initialOffset(), end)
+        for part in parts:
+            part.slices = [FreshSlice(piece, 1 << 60) for piece in part.slices]
+        for _ in range(2):  # a plan that reads the batch twice counts nothing twice
+            assert self.rows(reader, parts) == []
+        planned = Planned.read(feed.planned_path)
+        assert planned is not None and feed.cut is not None
+        assert read_too_old(feed.cut.folder(planned.id)) == {"in": 100}
+        assert read_unread(feed.cut.folder(planned.id)) == [] and read_too_old(tmp_path / "none") == {}
 
     def test_rows_that_were_let_go_are_missed_only_when_they_are_read(self, feed: StageFeed, tmp_path: Path) -> None:
         log = open_log(tmp_path / "edge")

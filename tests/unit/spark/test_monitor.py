@@ -11,6 +11,7 @@ import pytest
 from foretide.clock import ManualClock
 from foretide.errors import MetricsError
 from foretide.events import EventLog
+from foretide.spark.batches.drops import Drop
 from foretide.spark.inputs.positions import InputState
 from foretide.spark.steering.monitor import Sample, SparkMonitor
 from foretide.spark.steering.sampling import Sampler
@@ -132,6 +133,16 @@ class TestBatches:
         assert (measurement.processed[0], measurement.failed[0]) == (10.0, 90.0)
         assert measurement.busy_s[0] == pytest.approx(0.5)
 
+    def test_p7_what_was_dropped_is_counted_before_the_operators_that_did_not_get_it(
+        self, run: Any, monitor: SparkMonitor, time_: Ticker
+    ) -> None:
+        moved(run, "in", arrived=100)
+        run.finish("in", {"a": (10, 0.1)}, dropped={"in": 90})
+        time_.pass_s(1.0)
+        [measurement] = monitor.collect()
+        assert (measurement.dropped.tolist(), measurement.arrived[0]) == ([90.0, 0.0, 0.0], 100.0)
+        assert measurement.processed[0] == 10.0
+
     def test_a_queued_edge_gets_what_is_written_to_its_log(
         self, run: Any, monitor: SparkMonitor, time_: Ticker
     ) -> None:
@@ -157,6 +168,12 @@ class TestBatches:
         moved(run, "a.out-merge", done=60)
         time_.pass_s(1.0)
         assert monitor.collect()[0].processed.tolist() == [0.0, 40.0]
+        # Of 40 more, 30 were dropped.
+        moved(run, "a.out-merge", arrived=100, done=100)
+        run.finish("merge", {}, dropped={"a.out-merge": 30})
+        time_.pass_s(1.0)
+        [measurement] = monitor.collect()
+        assert (measurement.processed.tolist(), measurement.dropped.tolist()) == ([0.0, 10.0], [0.0, 30.0])
 
     def test_replicas_are_those_of_the_last_batch_until_the_one_under_way_is_done(
         self, run: Any, monitor: SparkMonitor, time_: Ticker
@@ -212,6 +229,31 @@ class TestSampler:
         ]
         [event, _] = log
         assert event.message == str(first) and event.data["count"] == 12
+
+    def test_p7_the_first_drop_of_each_kind_is_an_event_with_edge_limit_and_remedy(
+        self, run: Any, time_: Ticker
+    ) -> None:
+        log = EventLog()
+        sampler = Sampler(run, 1.0, events=log, clock=time_.clock, ticks=lambda: time_.ticks)
+        first = Drop("a -> b", "queue_bound", 1000, 12, ("b",))
+        for dropped in ([first], [replace(first, count=20)], [first, replace(first, limit="timeout_s", value=30)]):
+            run.dropped = dropped
+            time_.pass_s(1.0)
+            sampler.sample()
+        assert [(event.kind, event.severity, event.message) for event in log] == [
+            (
+                "queue.dropped",
+                "warning",
+                "queue 'a -> b': 12 events dropped, the oldest, since more than 1,000 waited; give b more replicas, or "
+                "raise queue_bound",
+            ),
+            (
+                "queue.dropped",
+                "warning",
+                "queue 'a -> b': 12 events dropped, older than 30 s when they were taken; give b more replicas, or "
+                "raise timeout_s",
+            ),
+        ]
 
     @pytest.fixture
     def events(self) -> EventLog:

@@ -27,8 +27,13 @@ def test_events_that_failed_come_back_and_cost_nothing_where_there_are_none(
     larger, found = back(replace(good, failed=np.array([0.0, 7.0])))
     assert found.failed.tolist() == [0.0, 7.0] and found.replicas.tolist() == [1, 1]
     assert small < larger
+    largest, found = back(replace(good, dropped=np.array([5.0, 0.0])))
+    assert (found.failed.tolist(), found.dropped.tolist()) == ([0.0, 0.0], [5.0, 0.0])
+    assert larger < largest
 
 
 def test_they_add_up_where_stretches_are_joined(measured: Callable[..., Measurement]) -> None:
-    parts = [replace(measured(end_s), failed=np.array([end_s, 0.0])) for end_s in (1.0, 2.0)]
-    assert joined(parts).failed.tolist() == [3.0, 0.0]
+    parts = [
+        replace(measured(end_s), failed=np.array([end_s, 0.0]), dropped=np.array([0.0, end_s])) for end_s in (1.0, 2.0)
+    ]
+    assert (joined(parts).failed.tolist(), joined(parts).dropped.tolist()) == ([3.0, 0.0], [0.0, 3.0])

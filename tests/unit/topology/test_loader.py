@@ -38,7 +38,7 @@ execution_s = 0.1
 replicas = 4
 stateful = true
 inputs = [
-    { from = "split", output = "opinion", grouping = "fields:word", queued = true },
+    { from = "split", output = "opinion", grouping = "fields:word", queued = true, queue_bound = 99, timeout_s = 2.5 },
     { from = "split.news", grouping = { name = "fields", fields = ["word"], options = { seed = 3 } } },
 ]
 
@@ -78,7 +78,7 @@ operators:
     stateful: true
     options: {tables: {words: words.csv}}
     inputs:
-      - {from: split, output: opinion, grouping: "fields:word", queued: true}
+      - {from: split, output: opinion, grouping: "fields:word", queued: true, queue_bound: 99, timeout_s: 2.5}
       - {from: split.news, grouping: {name: fields, fields: [word], options: {seed: 3}}}
 sinks:
   - id: store
@@ -220,7 +220,8 @@ def test_a_file_with_many_errors_names_each_with_its_line(tmp_path: Path) -> Non
         "operator 'a' (declared at wrong.toml:11): expected a number for 'execution_ms', got true",
         "operator 'a' (declared at wrong.toml:12): expected a mode among ['rows', 'pandas', 'arrow', 'dataframe'], "
         "got 'row'",
-        "operator 'a' (declared at wrong.toml:13): expected a key among ['from', 'output', 'grouping', 'queued'], "
+        "operator 'a' (declared at wrong.toml:13): expected a key among ['from', 'output', 'grouping', 'queued', "
+        "'queue_bound', 'timeout_s'], "
         "got the unknown key 'form'; did you mean 'from'?",
         "operator 'a' (declared at wrong.toml:13): expected the element that it comes 'from', got none; "
         'write from = "..."',
@@ -298,7 +299,11 @@ def test_a_misspelt_option_is_named_with_its_line_and_the_nearest_name(
         ("id: no", "expected a text for 'id', got false; put quotes around it"),
         ("id: ''", "expected a text for 'id', got an empty one"),
         ("id: a, inputs: in", "expected a list, written [[inputs]] in TOML for 'inputs', got 'in'"),
-        ("id: a, inputs: [3]", "expected a table with keys among ['from', 'output', 'grouping', 'queued'], got 3"),
+        (
+            "id: a, inputs: [3]",
+            "expected a table with keys among ['from', 'output', 'grouping', 'queued', "
+            "'queue_bound', 'timeout_s'], got 3",
+        ),
         ("id: a, options: {1: x}", "expected texts as keys of 'options', got {1: 'x'}; put quotes around them"),
         ("id: a, outputs: [1]", "expected a list of texts for 'outputs', got [1]; put quotes around each"),
         ("id: a, selectivity: {out: x}", "expected a number for 'selectivity', or a table of them by output, got 'x'"),

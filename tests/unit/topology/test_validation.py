@@ -154,6 +154,25 @@ def test_a_stateful_operator_behind_shuffle_is_refused_with_the_grouping_to_use(
     )
 
 
+@pytest.mark.parametrize(
+    ("limits", "expected"),
+    [
+        ({"queue_bound": 0}, "a queue_bound of at least 1 event, a whole number, got 0"),
+        ({"queue_bound": 2.5}, "a queue_bound of at least 1 event, a whole number, got 2.5"),
+        ({"queue_bound": True}, "a queue_bound of at least 1 event, a whole number, got True"),
+        ({"timeout_s": 0.0}, "a timeout_s above 0 seconds, got 0.0"),
+        ({"timeout_s": float("inf")}, "a timeout_s above 0 seconds, got inf"),
+        ({"timeout_s": "soon"}, "a timeout_s above 0 seconds, got 'soon'"),
+    ],
+)
+def test_p7_limits_of_an_edge_are_numbers_above_0(limits: dict[str, Any], expected: str) -> None:
+    job = flow("limits")
+    job.source("in").operator("a", queued=True, **limits)
+    with pytest.raises(TopologyErrors) as caught:
+        job.build()
+    assert expected in str(caught.value)
+
+
 @pytest.mark.parametrize("grouping", ["load-aware", "dynamic", "partial-key:word", "osg:word"])
 def test_a_stateful_operator_refuses_every_grouping_that_splits_keys(grouping: str) -> None:
     job = flow("state")

@@ -41,8 +41,11 @@ class ShownFailures(logging.Handler):
         FAILURE_LOGGER.propagate = True
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Show the failure that a record is about."""
-        failure: Failure = record.failure  # type: ignore[attr-defined]
+        """Show the failure that a record is about; what else is told there is text."""
+        failure: Failure | None = getattr(record, "failure", None)
+        if failure is None:
+            self._console.print(Text(record.getMessage(), style="yellow"), soft_wrap=True)
+            return
         lines = Text.assemble((f"{failure.operator} failed: ", "bold yellow"), f"{failure.error}: {failure.message}")
         for line in filter(None, (failure.where, f"event {failure.event}")):
             lines.append(f"\n    {line}", "dim")

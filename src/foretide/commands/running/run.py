@@ -69,6 +69,21 @@ def run(
             min=0.0, max=1.0, help="Stop if more than this share of an operator's last 1,000 events fails; 1: never."
         ),
     ] = 0.5,
+    queue_bound: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Events that may wait at a source or on a queued edge; beyond that, the oldest are dropped, and "
+            "counted. For one queue: 'tweets=1000' or 'parse -> count=1000'; may be given several times.",
+            metavar="[QUEUE=]EVENTS",
+        ),
+    ] = None,
+    timeout: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Age in seconds beyond which waiting events are dropped and counted; for one queue as above.",
+            metavar="[QUEUE=]SECONDS",
+        ),
+    ] = None,
     minutes: Annotated[
         float | None, typer.Option(help="Stop after so many minutes; else when all input is through.")
     ] = None,
@@ -160,11 +175,14 @@ def run(
     )
     topology, seconds = load(), _seconds(minutes)
     _check_path(path, request.master_for(topology))
+    from foretide.commands.running.limits import queue_settings
+    from foretide.config import validated
     from foretide.spark import EngineSettings
     from foretide.spark.driver.run import RunOptions
 
     trigger_s = TRIGGER_S if compare is not None or request.steered else 0.0
-    engine = EngineSettings(trigger_s=trigger_s, failed_share=max_failed)
+    limits = queue_settings(queue_bound or (), timeout or ())
+    engine = validated(EngineSettings, {"trigger_s": trigger_s, "failed_share": max_failed, **limits}, "engine")
     options = RunOptions(topology=topology, path=path, seconds=seconds, replicas=given_replicas, settings=engine)
     if compare is not None:
         from foretide.commands.running.run_compare import run_comparison

@@ -17,6 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from foretide.commands.running.failure_view import ShownFailures, failures_view
+from foretide.events import COUNTED
 from foretide.spark.driver.run import ControlStatus, Progress, RunReport
 from foretide.spark.steering.steered_run import SteeredRun
 
@@ -85,6 +86,7 @@ def report_view(report: RunReport) -> RenderableType:
     parts: list[RenderableType] = [_summary(report), Text(), _operators(report), Text(), _latency(report.latency)]
     if report.failures:
         parts.append(failures_view(report.failures))
+    parts += [Text(str(drop), style="yellow") for drop in report.drops]
     if not report.drained:
         words = "not drained in time: what is left inside goes on at the next start in the same --path"
         parts.append(Text(words, style="yellow"))
@@ -171,8 +173,8 @@ def steered_view(run: SteeredRun) -> RenderableType:
     parts: list[RenderableType] = [Text(), comparison_view([run.row("")])]
     if run.slo is not None:
         parts += [Text(), Text(f"{run.slo}", style="bold")]
-    # What failed is in the report already.
-    for event in [event for event in run.events if event.severity != "info" and event.kind != "operator.failed"][-5:]:
+    # What failed, and what was dropped, is in the report already.
+    for event in [one for one in run.events if one.severity != "info" and one.kind not in COUNTED][-5:]:
         parts.append(Text(f"{event.kind}: {event.message}", style="yellow"))
     return Group(*parts)
 

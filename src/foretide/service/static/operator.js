@@ -13,6 +13,7 @@ export function open(record, control, id, changed) {
     ["utilisation", row ? percent(row.utilisation[place]) : "–"],
     ["processed", row ? `${number(row.processed_per_s[place])} events/s` : "–"],
     ["waiting", row ? number(row.queued[place]) : "–"],
+    ...(row?.dropped_per_s?.[place] ? [["dropped", `${number(row.dropped_per_s[place])} events/s`]] : []),
     ["execution time", node.execution_s === null ? "measured" : `${seconds(node.execution_s)} declared`],
     ["state", node.stateful ? "keeps state by key" : "none"],
   ];

@@ -76,6 +76,7 @@ export class Record {
         arrived_per_s: sources.map((name) => measured.arrived_per_s[name][last]),
         passed_per_s: measured.edges.map((edge) => edge.passed_per_s[last]),
         processed_per_s: figure("processed_per_s"),
+        dropped_per_s: figure("dropped_per_s"),
         queued: figure("queued"),
         utilisation: figure("utilisation"),
         replicas: figure("replicas"),

@@ -13,7 +13,7 @@ from foretide.transport.dead_letters import DeadLetter, Failure, add_failures, f
 
 __all__ = ["FAILURE_LOGGER", "FailureWatch"]
 
-#: Warns of the first failure of each kind; its records carry the `Failure` as ``failure``.
+#: Warns of the first failure of each kind, by records that carry the `Failure` as ``failure``, and of the first drop.
 FAILURE_LOGGER = logging.getLogger(__name__)
 
 

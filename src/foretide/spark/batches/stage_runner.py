@@ -15,6 +15,7 @@ from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from foretide.compile.queues import queue_limits
 from foretide.compile.stages import Stage, StageGraph
 from foretide.errors import ForetideError
 from foretide.health.task_features import FeatureOrder
@@ -22,6 +23,7 @@ from foretide.records.sharing import share_out
 from foretide.spark.batches.admission import Admission, Reading
 from foretide.spark.batches.checkpoint_files import quick_checkpoint_files
 from foretide.spark.batches.declared import output_schemas, state_schema
+from foretide.spark.batches.drops import Drop, DropWatch, too_old_of
 from foretide.spark.batches.ends import StageEnds
 from foretide.spark.batches.failures import FailureWatch
 from foretide.spark.batches.job import StageJob
@@ -72,7 +74,9 @@ class StageRunner:
         self._runtime = RuntimeStore(workspace.runtime)
         self._admission, self._reading = Admission(settings), Reading()
         edges = EdgeStore(workspace, settings)
-        self._feed = open_feed(graph.topology, stage, edges)
+        limits = queue_limits(graph, settings.every_queue, settings.queues)
+        self._feed = open_feed(graph.topology, stage, edges, limits)
+        self._drops = DropWatch(stage, limits)
         self._router = Router(stage)
         self._stopping = threading.Event()
         self._states = StageStates(graph.topology, stage, workspace, settings)
@@ -101,6 +105,11 @@ class StageRunner:
     def failures(self) -> Sequence[Failure]:
         """What its operators failed on since the start, one entry for each kind."""
         return tuple(self._watch.failures.values())
+
+    @property
+    def drops(self) -> Sequence[Drop]:
+        """What its queues dropped since the start, one entry for each queue and reason."""
+        return tuple(self._drops.drops.values())
 
     def start(self) -> None:
         """Start the streaming query."""
@@ -186,11 +195,13 @@ class StageRunner:
         done = self._job.run(lambda: self._order(batch_id, tasks, first, config, transactions), first)
         letters = self._feed.letters()
         self._watch.look(done.results, rows or {}, letters)
+        too_old = too_old_of(done.results, self._feed.too_old())
         commits = self._ends.commit(batch_id, done.results, done.collected, transactions, letters)
         self._states.learn(commits, done.results)
+        dropped = self._drops.look(self._feed.dropped(), too_old)
         self._feed.finished()
         batch = BatchStatistics(self.stage.id, batch_id, config.version, slots, rows or {}, started_at_s)
-        batch.replicas = replicas
+        batch.replicas, batch.dropped = replicas, dropped
         self._account(batch, done.results)
 
     @property

@@ -30,14 +30,17 @@ class Audit:
     expected : int
         Events that batches have read and finished.
     lost : int
-        Those of them that are not in the sink.
+        Those of them that are not in the sink, although no queue dropped them.
     duplicated : int
         Rows of the sink beyond the first of each event.
+    dropped : int
+        Events that queues dropped by their limits.
     """
 
     expected: int
     lost: int
     duplicated: int
+    dropped: int = 0
 
 
 class Audited(Protocol):
@@ -69,14 +72,14 @@ class SinkAudit:
         self._sink = _auditable_sink(topology)
         self._rows_before = 0 if self._sink is None else _last_row(self._sink)
 
-    def count(self, running: Audited, done: int, run_id: str) -> Audit | None:
-        """Return what became of the first `done` events of the trace; None if that is unknown."""
+    def count(self, running: Audited, done: int, run_id: str, dropped: int = 0) -> Audit | None:
+        """Return what became of the first `done` events of the trace, some of them dropped; None if that is unknown."""
         if self._sink is None:
             return None
         ids = self._ids(self._sink, running, run_id)
         if ids is None:
             return None
-        return compare_ids(ids, done)
+        return compare_ids(ids, done, dropped)
 
     def _ids(self, sink: Sink, running: Audited, run_id: str) -> Ids | None:
         options = sink.connector.options
@@ -89,15 +92,17 @@ class SinkAudit:
         return _parquet_ids(Path(options["path"]) / f"run={run_id}")
 
 
-def compare_ids(ids: Ids, done: int) -> Audit:
+def compare_ids(ids: Ids, done: int, dropped: int = 0) -> Audit:
     """Return how many of the ids below `done` are missing, and how many rows there are too many.
 
     >>> compare_ids(np.array([0, 1, 1, 3]), done=5)
-    Audit(expected=5, lost=2, duplicated=1)
+    Audit(expected=5, lost=2, duplicated=1, dropped=0)
+    >>> compare_ids(np.array([0, 1, 3]), done=5, dropped=2)
+    Audit(expected=5, lost=0, duplicated=0, dropped=2)
     """
     distinct = np.unique(ids)
     there = int(np.count_nonzero((distinct >= 0) & (distinct < done)))
-    return Audit(done, lost=done - there, duplicated=int(ids.size - distinct.size))
+    return Audit(done, max(0, done - there - dropped), int(ids.size - distinct.size), dropped)
 
 
 def _auditable_sink(topology: Topology) -> Sink | None:

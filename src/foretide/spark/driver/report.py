@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal, TypeAlias
 
 from foretide.latency import LatencyHistogram
+from foretide.spark.batches.drops import Drop
 from foretide.spark.tasks.statistics import OperatorStatistics
 from foretide.transport.dead_letters import Failure
 
@@ -25,8 +26,8 @@ class OperatorReport:
 
     Parameters
     ----------
-    replicas, rows_in, rows_out, failed : int
-        Replicas at the end; rows taken, given, and given up on.
+    replicas, rows_in, rows_out, failed, dropped : int
+        Replicas at the end; rows taken, given, and given up on; rows that waited for it and were dropped.
     rows_per_s : float
         Rows taken per second of the run.
     busy_s, execution_ms : float
@@ -44,6 +45,7 @@ class OperatorReport:
     execution_ms: float
     utilisation: float
     failed: int
+    dropped: int = 0
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,8 @@ class RunReport:
         ``count``, and in seconds ``mean``, ``p50``, ``p95`` and ``p99``, of all that reached an end.
     failures : sequence of Failure
         Events that operators gave up on, by operator and kind.
+    drops : sequence of Drop
+        Events that were dropped, by queue and reason.
     """
 
     topology: str
@@ -81,6 +85,12 @@ class RunReport:
     operators: Mapping[str, OperatorReport]
     latency: Mapping[str, float]
     failures: Sequence[Failure] = ()
+    drops: Sequence[Drop] = ()
+
+    @property
+    def dropped(self) -> int:
+        """Events that were dropped, all together."""
+        return sum(drop.count for drop in self.drops)
 
     @property
     def dead_letters(self) -> int:
@@ -89,12 +99,12 @@ class RunReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data for JSON, which has no NaN."""
-        plain: dict[str, Any] = {**asdict(self), "dead_letters": self.dead_letters}
+        plain: dict[str, Any] = {**asdict(self), "dead_letters": self.dead_letters, "dropped": self.dropped}
         plain["latency"] = {name: None if math.isnan(value) else value for name, value in self.latency.items()}
         return plain
 
 
-def operator_report(totals: OperatorStatistics, replicas: int, measured_s: float) -> OperatorReport:
+def operator_report(totals: OperatorStatistics, replicas: int, measured_s: float, dropped: int = 0) -> OperatorReport:
     """Return what an operator did in so many seconds."""
     return OperatorReport(
         replicas,
@@ -105,6 +115,7 @@ def operator_report(totals: OperatorStatistics, replicas: int, measured_s: float
         totals.working_s / totals.processed * 1000 if totals.processed else 0.0,
         totals.busy_s / (measured_s * replicas) if measured_s and replicas else 0.0,
         totals.failed,
+        dropped,
     )
 
 

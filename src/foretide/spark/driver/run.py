@@ -274,6 +274,8 @@ class _Watch:
         measured_s = max(0.0, whole.ended_at_s - whole.started_at_s)
         inputs = [state for state in self.inputs().values() if state.is_source]
         totals, replicas = self._running.by_operator(), self._running.replicas()
+        drops = tuple(self._running.drops())
+        before = {id: sum(drop.count for drop in drops if id in drop.ends) for id in totals}
         return RunReport(
             self._running.topology.name,
             master,
@@ -283,9 +285,10 @@ class _Watch:
             whole.batches,
             arrived=sum(state.arrived for state in inputs),
             waiting=sum(state.backlog for state in inputs),
-            operators={id: operator_report(part, replicas[id], measured_s) for id, part in totals.items()},
+            operators={id: operator_report(part, replicas[id], measured_s, before[id]) for id, part in totals.items()},
             latency=latency_report(self._running.latency()),
             failures=tuple(self._running.failures()),
+            drops=drops,
         )
 
     def _rate(self, now_s: float, arrived: int) -> float:

@@ -15,6 +15,7 @@ from foretide.compile.stages import StageGraph, compile_stages
 from foretide.errors import ConfigError
 from foretide.latency import LatencyHistogram
 from foretide.records import Hiring
+from foretide.spark.batches.drops import Drop
 from foretide.spark.batches.routing import check_options
 from foretide.spark.batches.stage_runner import StageRunner
 from foretide.spark.driver.checkpoint import check_checkpoint
@@ -253,6 +254,10 @@ class RunningTopology:
     def failures(self) -> list[Failure]:
         """Return what operators failed on since the start, one entry for each operator and kind."""
         return [failure for runner in self._stages for failure in runner.failures]
+
+    def drops(self) -> list[Drop]:
+        """Return what was dropped since the start, one entry for each queue and reason."""
+        return [drop for runner in self._stages for drop in runner.drops]
 
     def inputs(self) -> dict[str, InputState]:
         """Return how far every input has come: sources by their ids, queued edges by their names."""

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pyarrow as pa
 
 from foretide.errors import ConfigError
+from foretide.spark.inputs.ages import FreshSlice
 from foretide.spark.inputs.edges import EdgePiece, open_edge
-from foretide.spark.inputs.planned import Position, Positions
+from foretide.spark.inputs.planned import OLDEST, Position, Positions
 from foretide.traces import Replay
 from foretide.traces.plan import TracePlan
 from foretide.transport import OffsetError
@@ -56,12 +57,16 @@ class InputSpec:
         Its options.
     values : str, optional
         The columns of values in JSON, see `schema_text`: Spark reads their declaration, on the driver alone.
+    queue_bound, timeout_s
+        How many events may wait, and how old they may be, see `foretide.compile.queues`.
     """
 
     name: str
     kind: str
     options: Mapping[str, Any]
     values: str | None = None
+    queue_bound: int | None = None
+    timeout_s: float | None = None
 
 
 def schema_text(schema: pa.Schema) -> str:
@@ -286,6 +291,7 @@ def deal(inputs: Mapping[str, StageInput], end: Positions, tasks: int) -> list[l
     """Return what each of `tasks` tasks reads of the batch that ends at `end`, of all inputs together."""
     dealt: list[list[Slice]] = [[] for _ in range(tasks)]
     for name, position in end.items():
+        oldest_us = position.get(OLDEST)
         for task, run in enumerate(inputs[name].slices(position, tasks)):
-            dealt[task].extend(run)
+            dealt[task].extend(run if oldest_us is None else [FreshSlice(part, oldest_us) for part in run])
     return dealt

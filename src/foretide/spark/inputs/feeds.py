@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Protocol
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamReader
 
+from foretide.compile.queues import QueueLimits
 from foretide.compile.stages import Stage
 from foretide.errors import ConfigError, ForetideError
 from foretide.spark.columns import spark_schema
@@ -23,7 +25,7 @@ from foretide.spark.inputs.contract import NEVER_US, InputSpec, StageInput, deal
 from foretide.spark.inputs.edges import EdgeStore
 from foretide.spark.inputs.frames import OWN_KINDS, FirstRound, ForeignFeed, apply, timed
 from foretide.spark.inputs.planned import Planned, Positions
-from foretide.spark.inputs.stage_source import RowCut, StageFeed, read_unread
+from foretide.spark.inputs.stage_source import RowCut, StageFeed, read_too_old, read_unread
 from foretide.spark.kafka_options import KafkaSourcePlan
 from foretide.topology import Operator, Source, Topology
 from foretide.transport.dead_letters import DeadLetter
@@ -55,6 +57,17 @@ class Feed(Protocol):
         """Return the values of the batch under way that could not be made rows of, once its job is done."""
         ...
 
+    def dropped(self) -> Mapping[str, int]:
+        """Return how many rows were dropped before the batch under way since too many waited, by input."""
+        ...
+
+    def too_old(self) -> Mapping[str, int]:
+        """Return how many rows of the batch under way Spark's tasks have left out for their age, once its job is done.
+
+        What our own tasks leave out, they report.
+        """
+        ...
+
     def finished(self) -> None:
         """Take note that the batch under way is through."""
         ...
@@ -75,8 +88,10 @@ class Feed(Protocol):
         ...
 
 
-def open_feed(topology: Topology, stage: Stage, edges: EdgeStore) -> Feed:
-    """Return how rows come into `stage`.
+def open_feed(
+    topology: Topology, stage: Stage, edges: EdgeStore, limits: Mapping[str, QueueLimits] | None = None
+) -> Feed:
+    """Return how rows come into `stage`, within the `limits` of its queues.
 
     Raises
     ------
@@ -103,10 +118,22 @@ def open_feed(topology: Topology, stage: Stage, edges: EdgeStore) -> Feed:
                 got=f"{len(stage.sources) + len(stage.inputs)} inputs",
                 remedy="make the edge from it queued, or those from the other inputs",
             )
+        _check_unlimited(stage.sources[0], (limits or {}).get(stage.sources[0].id, QueueLimits()))
         return ForeignFeed(stage.sources[0], operator)
+    specs = tuple(_input_specs(stage, edges, limits or {}))
     if operator is not None:
-        return RowFeed(topology, stage, edges, operator)
-    return SliceFeed(stage, edges)
+        return RowFeed(topology, stage, edges, specs, operator)
+    return SliceFeed(stage, edges, specs)
+
+
+def _check_unlimited(source: Source, limits: QueueLimits) -> None:
+    if limits != QueueLimits():
+        raise ConfigError(
+            f"source {source.id!r}",
+            expected="no queue_bound and no timeout_s: only Spark reads it, and knows what waits",
+            got=str(limits),
+            remedy="give the limits to the queues that may have them, by name; or make the edge from it queued",
+        )
 
 
 def _check_ends(stage: Stage, operator: Operator) -> None:
@@ -128,9 +155,8 @@ class SliceFeed:
 
     dealt = True
 
-    def __init__(self, stage: Stage, edges: EdgeStore) -> None:
-        self._stage, self._workspace = stage, edges.workspace
-        self._specs = _input_specs(stage, edges)
+    def __init__(self, stage: Stage, edges: EdgeStore, specs: tuple[InputSpec, ...]) -> None:
+        self._stage, self._workspace, self._specs = stage, edges.workspace, specs
         self._inputs: dict[str, StageInput] = {spec.name: open_input(spec) for spec in self._specs}
         self._planned: Planned | None = None
         self._done: Positions = {}
@@ -183,6 +209,14 @@ class SliceFeed:
         """Return nothing: tasks set aside what they cannot read."""
         return []
 
+    def dropped(self) -> Mapping[str, int]:
+        """Return what the positions of the batch leave out."""
+        return self._batch.dropped
+
+    def too_old(self) -> Mapping[str, int]:
+        """Return nothing: tasks report what they leave out."""
+        return {}
+
     def _reader(self, spark: SparkSession, cut: RowCut | None = None) -> DataStreamReader:
         limits, planned = self._workspace.limits(self._stage.id), self._workspace.planned(self._stage.id)
         # What an earlier run has left would be taken for the first batch of this one.
@@ -220,8 +254,10 @@ class RowFeed(SliceFeed):
 
     dealt = False
 
-    def __init__(self, topology: Topology, stage: Stage, edges: EdgeStore, operator: Operator) -> None:
-        super().__init__(stage, edges)
+    def __init__(
+        self, topology: Topology, stage: Stage, edges: EdgeStore, specs: tuple[InputSpec, ...], operator: Operator
+    ) -> None:
+        super().__init__(stage, edges, specs)
         self._operator = operator
         self._columns = united_columns(input_columns(topology, stage), operator.id)
         replicas = {operator.id: operator.replicas.initial for operator in stage.operators}
@@ -249,17 +285,23 @@ class RowFeed(SliceFeed):
         """Return what Spark's tasks have set aside."""
         return read_unread(self._cut.folder(self._batch.id))
 
+    def too_old(self) -> Mapping[str, int]:
+        """Return what Spark's tasks have left out."""
+        return read_too_old(self._cut.folder(self._batch.id))
+
     def finished(self) -> None:
         """Remember how far the stage has read, and forget what was set aside."""
         super().finished()
         shutil.rmtree(self._cut.folder(self._batch.id), ignore_errors=True)
 
 
-def _input_specs(stage: Stage, edges: EdgeStore) -> tuple[InputSpec, ...]:
+def _input_specs(stage: Stage, edges: EdgeStore, limits: Mapping[str, QueueLimits]) -> Iterator[InputSpec]:
     queues = [
         InputSpec(plan.name, "edge", {"log": edges.options(plan.name), "reader": stage.id}) for plan in stage.inputs
     ]
-    return (*(_source_spec(source) for source in stage.sources), *queues)
+    for spec in (*(_source_spec(source) for source in stage.sources), *queues):
+        own = limits.get(spec.name, QueueLimits())
+        yield replace(spec, queue_bound=own.queue_bound, timeout_s=own.timeout_s)
 
 
 def _source_spec(source: Source) -> InputSpec:

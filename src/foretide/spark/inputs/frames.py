@@ -72,6 +72,14 @@ class ForeignFeed:
         """Return nothing: Spark itself deals with what it cannot read."""
         return []
 
+    def dropped(self) -> dict[str, int]:
+        """Return nothing: what waits, only Spark knows."""
+        return {}
+
+    def too_old(self) -> dict[str, int]:
+        """Return nothing: rows have no age limit."""
+        return {}
+
     def finished(self) -> None:
         """Remember nothing."""
 

@@ -14,12 +14,15 @@ from typing import Any, TypeAlias
 
 from foretide.files import replace_json
 
-__all__ = ["Planned", "Position", "Positions"]
+__all__ = ["DROPPED", "OLDEST", "Planned", "Position", "Positions"]
 
 #: How far an input has been read: ``next`` is the first row not read, ``first`` the row the last batch began with.
 Position: TypeAlias = dict[str, Any]
 #: The position of every input of a stage, by its name.
 Positions: TypeAlias = Mapping[str, Position]
+#: In a position: how many rows before the batch were dropped, since too many waited, and the instant in microseconds
+#: before which rows of the batch are too old.
+DROPPED, OLDEST = "dropped", "oldest_us"
 
 
 @dataclass(frozen=True)
@@ -50,12 +53,21 @@ class Planned:
         """The rows of the batch, by input; the first batch of a stage may have none."""
         return {name: position["next"] - self.start[name]["next"] for name, position in self.taken.items()}
 
+    @property
+    def dropped(self) -> dict[str, int]:
+        """The rows that were dropped before the batch, by input, where there are any."""
+        batches = {
+            name: position for name, position in self.taken.items() if position["next"] > self.start[name]["next"]
+        }
+        return {name: position[DROPPED] for name, position in batches.items() if position.get(DROPPED)}
+
     def follows(self, last: Planned | None) -> bool:
-        """Return whether this is a batch, and one that begins where the `last` one ended."""
+        """Return whether this is a batch that begins where the `last` one ended, or behind what was dropped there."""
         if self.end is None or last is None:
             return self.end is not None
         return self.id != last.id and all(
-            position["next"] == last.taken[name]["next"] for name, position in self.start.items()
+            position["next"] - self.dropped.get(name, 0) == last.taken[name]["next"]
+            for name, position in self.start.items()
         )
 
     def write(self, path: str | Path) -> None:

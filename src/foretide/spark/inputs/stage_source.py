@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -26,7 +27,7 @@ from foretide.spark.columns import arrow_schema, conform
 from foretide.spark.inputs.contract import InputSpec, StageInput, TraceInput, deal, open_input
 from foretide.spark.inputs.faults import leaves_fault, leaving_fault
 from foretide.spark.inputs.limits import WatchedLimits
-from foretide.spark.inputs.planned import Planned, Position, Positions
+from foretide.spark.inputs.planned import DROPPED, OLDEST, Planned, Position, Positions
 from foretide.store import RuntimeStore
 from foretide.store.workspace import FAULT_FILE
 from foretide.traces.plan import UNLIMITED_ROWS
@@ -36,10 +37,12 @@ from foretide.transport.dead_letters import DeadLetter
 if TYPE_CHECKING:
     from foretide.spark.tasks.contract import Slice
 
-__all__ = ["LAST_BATCH", "RowCut", "StageDataSource", "StageFeed", "StageStreamReader", "read_unread"]
+__all__ = ["LAST_BATCH", "RowCut", "StageDataSource", "StageFeed", "StageStreamReader", "read_too_old", "read_unread"]
 
 # Empty batches before the replay of a trace begins, and the longest that those after the first may take.
 _EMPTY_BATCHES, _EMPTY_US = 5, 3_000_000
+# What a part has left out since it is too old, beside its values that are no rows.
+_TOO_OLD = ".old"
 #: Under this name Spark's progress has what the last batch did, next to the inputs; no input can have this name.
 LAST_BATCH = "last batch"
 
@@ -145,6 +148,7 @@ class StageStreamReader(DataSourceStreamReader):
         self._feed, self._schema, self.fault_path = feed, schema, feed.fault_path
         self._clock = clock or SystemClock()
         self._inputs: Mapping[str, StageInput] = {spec.name: open_input(spec) for spec in feed.inputs}
+        self._specs = {spec.name: spec for spec in feed.inputs}
         self._limits = WatchedLimits(feed.limits_path)
         self._runtime = RuntimeStore(feed.runtime_path)
         self._last: Positions | None = None
@@ -185,15 +189,17 @@ class StageStreamReader(DataSourceStreamReader):
         begun = self._last = self._begun(start, now_us)
         ready = self._ready(begun, now_us)
         self._release_idle({name: begun[name] for name, rows in ready.items() if not rows})
-        total = sum(ready.values())
-        if not total:
+        if not any(ready.values()):
             return begun if self._held is not None else start
+        kept = {name: self._bounded(name, begun[name], rows) for name, rows in ready.items()}
+        ready = {name: rows - kept[name].get(DROPPED, 0) for name, rows in ready.items()}
+        total = sum(ready.values())
         allowed = total if isinstance(limit, ReadAllAvailable) else min(total, self._allowed(limit))
         if not allowed:
             return start
         return {
-            name: self._inputs[name].advance(begun[name], begun[name]["next"] + -(-rows * allowed // total))
-            for name, rows in ready.items()
+            name: self._aged(name, self._inputs[name].advance(kept[name], kept[name]["next"] + taken), now_us)
+            for name, taken in ((name, -(-rows * allowed // total)) for name, rows in ready.items())
         }
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
@@ -236,14 +242,20 @@ class StageStreamReader(DataSourceStreamReader):
         if not isinstance(partition, RowPart) or self._schema is None:
             return
         letters: list[DeadLetter] = []
+        too_old: dict[str, int] = {}
         for piece in partition.slices:
             with leaving_fault(self.fault_path):
                 for batch in piece.batches():
                     yield conform(batch, self._schema)
             letters += getattr(piece, "letters", ())
-        if letters:
+            if left_out := getattr(piece, "too_old", 0):
+                too_old[piece.element] = too_old.get(piece.element, 0) + left_out
+        if letters or too_old:
             partition.unread.parent.mkdir(parents=True, exist_ok=True)
+        if letters:
             replace_json(partition.unread, [asdict(letter) for letter in letters])
+        if too_old:
+            replace_json(partition.unread.with_suffix(_TOO_OLD), too_old)
 
     @leaves_fault
     def commit(self, end: dict[str, Any]) -> None:
@@ -297,6 +309,19 @@ class StageStreamReader(DataSourceStreamReader):
             for name, part in self._inputs.items()
         }
 
+    def _bounded(self, name: str, position: Position, rows: int) -> Position:
+        """Return the position behind the oldest of so many rows that wait, where they are more than may wait."""
+        plain = {key: value for key, value in position.items() if key not in (DROPPED, OLDEST)}
+        bound = self._specs[name].queue_bound
+        if bound is None or rows <= bound:
+            return plain
+        return {**self._inputs[name].advance(plain, plain["next"] + rows - bound), DROPPED: rows - bound}
+
+    def _aged(self, name: str, position: Position, now_us: int) -> Position:
+        """Return the position of a batch with the instant before which rows are too old."""
+        timeout_s = self._specs[name].timeout_s
+        return position if timeout_s is None else {**position, OLDEST: now_us - int(timeout_s * 1e6)}
+
     def _allowed(self, limit: ReadLimit) -> int:
         watched = self._limits.read().max_rows
         spark = limit.max_rows if isinstance(limit, ReadMaxRows) else UNLIMITED_ROWS
@@ -332,3 +357,11 @@ def read_unread(folder: Path) -> list[DeadLetter]:
     """Return the values of a batch that tasks could not make rows of, from its folder."""
     files = sorted(folder.glob("*.json"))
     return [DeadLetter(**letter) for file in files for letter in json.loads(file.read_text(encoding="utf-8"))]
+
+
+def read_too_old(folder: Path) -> Counter[str]:
+    """Return how many rows of a batch tasks have left out since they are too old, by input, from its folder."""
+    found = Counter[str]()
+    for file in folder.glob(f"*{_TOO_OLD}"):
+        found.update(json.loads(file.read_text(encoding="utf-8")))
+    return found

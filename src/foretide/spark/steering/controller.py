@@ -37,8 +37,8 @@ from foretide.spark.executors import ExecutorCounts, ExecutorManager, ExecutorSe
 from foretide.spark.executors.housekeeping import Housekeeper
 from foretide.spark.settings import EngineSettings
 from foretide.spark.steering.actuator import Changeable, SparkActuator
-from foretide.spark.steering.monitor import Observed, Sample, SparkMonitor
-from foretide.spark.steering.sampling import Sampler, SampleRecorder
+from foretide.spark.steering.monitor import Sample, SparkMonitor
+from foretide.spark.steering.sampling import Sampled, Sampler, SampleRecorder
 from foretide.spark.steering.waking import grown_backlog, promise_at_risk
 from foretide.spark.workers.health import FeatureRecorder, HealthWatch
 from foretide.store import RunStore
@@ -50,7 +50,7 @@ _LOG = logging.getLogger(__name__)
 _KEPT_DECISIONS = 10_000
 
 
-class Steerable(Observed, Changeable, Protocol):
+class Steerable(Sampled, Changeable, Protocol):
     """A running topology that can be measured and changed; `RunningTopology` is one."""
 
     @property

@@ -26,7 +26,6 @@ from foretide.spark.steering.cpu_meter import CpuMeter
 from foretide.spark.steering.held_slots import HeldSlots
 from foretide.spark.tasks.statistics import BatchStatistics
 from foretide.topology import Topology
-from foretide.transport.dead_letters import Failure
 
 __all__ = ["Observed", "Sample", "SparkMonitor"]
 
@@ -51,10 +50,6 @@ class Observed(Protocol):
 
     def inputs(self) -> Mapping[str, InputState]:
         """Return how far every input has come."""
-        ...
-
-    def failures(self) -> Sequence[Failure]:
-        """Return what operators failed on since the start, by operator and kind."""
         ...
 
     def batches(self) -> Sequence[BatchStatistics]:
@@ -98,6 +93,7 @@ class _Tally:
 
     processed: Floats
     failed: Floats
+    dropped: Floats
     busy_s: Floats
     passed: Floats
     latency: LatencyHistogram = field(default_factory=LatencyHistogram)
@@ -152,6 +148,7 @@ class SparkMonitor:
         self._written: dict[str, int] = {}
         self._seen: dict[str, int] = {}
         self._read: dict[int, int] = {}
+        self._dropped: Floats = np.zeros(len(self._columns.layout.operators))
         self._frames = {
             self._columns.layout.operator_index[operator.id]: _input_names(stage)
             for stage in running.graph.stages
@@ -238,6 +235,7 @@ class SparkMonitor:
             passed=self._columns.passed(arrived, tally.passed, self._queued_growth(inputs)),
             processed=tally.processed,
             failed=tally.failed,
+            dropped=tally.dropped,
             queued=self._columns.queued(self._recent.overdue(self._ticks(), inputs)),
             busy_s=tally.busy_s,
             replicas=replicas,
@@ -273,7 +271,8 @@ class SparkMonitor:
         """Add up the batches that were committed since the last sample."""
         columns = self._columns
         size = len(columns.layout.operators)
-        tally = _Tally(np.zeros(size), np.zeros(size), np.zeros(size), np.zeros(len(columns.layout.edges)))
+        none = np.zeros(size)
+        tally = _Tally(none, none.copy(), none.copy(), none.copy(), np.zeros(len(columns.layout.edges)))
         for batch in batches:
             if batch.batch_id <= self._seen.get(batch.stage, -1):
                 continue
@@ -285,6 +284,7 @@ class SparkMonitor:
                 tally.processed[column] += part.processed
                 tally.failed[column] += part.failed
                 tally.busy_s[column] += part.working_s
+            tally.dropped += columns.queued(batch.dropped)
             for number, rows in batch.edges.items():
                 if (place := columns.edge_by_number.get(number)) is not None:
                     tally.passed[place] += rows
@@ -309,9 +309,10 @@ class SparkMonitor:
         )
 
     def _add_frames(self, tally: _Tally, inputs: Mapping[str, InputState]) -> None:
-        """Add what operators on DataFrames took, which no task of ours sees: the rows that their stage has read."""
+        """Add what operators on DataFrames took, which no task of ours sees: what their stage has read, less drops."""
+        self._dropped += tally.dropped
         for column, names in self._frames.items():
-            done = sum(inputs[name].done for name in names if name in inputs)
+            done = sum(inputs[name].done for name in names if name in inputs) - int(self._dropped[column])
             tally.processed[column] += max(0, done - self._read.get(column, 0))
             self._read[column] = max(done, self._read.get(column, 0))
 

@@ -16,10 +16,12 @@ from foretide.errors import MetricsError
 from foretide.events import Event, EventLog, EventSink, Severity
 from foretide.latency import LatencyHistogram, Opening
 from foretide.records import Measurement
+from foretide.spark.batches.drops import Drop
 from foretide.spark.steering.monitor import Observed, Sample, SparkMonitor
 from foretide.store.merging import joined
+from foretide.transport.dead_letters import Failure
 
-__all__ = ["SampleLog", "SampleRecorder", "Sampler"]
+__all__ = ["SampleLog", "SampleRecorder", "Sampled", "Sampler"]
 
 _LOG = logging.getLogger(__name__)
 # About 50 MB of samples, the last 80 minutes as they came.
@@ -35,6 +37,18 @@ class SampleRecorder(Protocol):
 
     def latencies(self, ended_at_s: float, duration_s: float, histogram: LatencyHistogram) -> None:
         """Keep the latencies of a stretch."""
+        ...
+
+
+class Sampled(Observed, Protocol):
+    """A running topology that tells, besides what a monitor sees, which events were given up on."""
+
+    def failures(self) -> Sequence[Failure]:
+        """Return what operators failed on since the start, by operator and kind."""
+        ...
+
+    def drops(self) -> Sequence[Drop]:
+        """Return what was dropped since the start, by queue and reason."""
         ...
 
 
@@ -119,14 +133,15 @@ class Sampler(Background):
 
     Parameters
     ----------
-    running : Observed
+    running : Sampled
         The topology.
     every_s : float
         Seconds between two samples.
     recorder : SampleRecorder, optional
         Keeps them for good.
     events : EventSink, optional
-        Hears ``metrics.failed`` and ``metrics.back``, and ``operator.failed`` at the first failure of each kind.
+        Hears ``metrics.failed`` and ``metrics.back``, and ``operator.failed`` and ``queue.dropped`` at the first
+        failure and drop of each kind.
     period_s : float
         Seconds from one batch to the next, see `SparkMonitor`.
     collected : bool
@@ -145,7 +160,7 @@ class Sampler(Background):
 
     def __init__(
         self,
-        running: Observed,
+        running: Sampled,
         every_s: float = 1.0,
         *,
         recorder: SampleRecorder | None = None,
@@ -176,7 +191,7 @@ class Sampler(Background):
         #: How the stream began.
         self.opening = Opening()
         self._blind = False
-        self._told: set[tuple[str, str, str]] = set()
+        self._told: set[tuple[str, ...]] = set()
 
     @property
     def samples(self) -> tuple[Sample, ...]:
@@ -189,7 +204,7 @@ class Sampler(Background):
         self.sample()
 
     def sample(self) -> None:
-        """Take a sample now, and tell of new kinds of failure."""
+        """Take a sample now, and tell of new kinds of failures and drops."""
         self._tell_failures()
         try:
             self.monitor.sample()
@@ -233,6 +248,10 @@ class Sampler(Background):
             if failure.kind not in self._told:
                 self._told.add(failure.kind)
                 self._emit("operator.failed", str(failure), "warning", failure.to_json())
+        for drop in self._running.drops():
+            if drop.kind not in self._told:
+                self._told.add(drop.kind)
+                self._emit("queue.dropped", str(drop), "warning", drop.to_json())
 
     def _emit(self, kind: str, message: str, severity: Severity, data: Mapping[str, object] | None = None) -> None:
         try:

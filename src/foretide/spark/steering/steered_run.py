@@ -69,6 +69,7 @@ class SteeredRun:
         score = {} if self.score is None else self.score.to_data()
         audit = {name: None if self.audit is None else getattr(self.audit, name) for name in ("lost", "duplicated")}
         what = {"policy": self.policy, "trace": trace, "td": self.td_s, "failed": self.report.dead_letters}
+        what["dropped"] = self.report.dropped
         slo = None if self.slo is None else self.slo.to_data()
         return {**what, **score, **audit, "slo": slo, "overridden": self.overridden}
 
@@ -164,7 +165,8 @@ class SteeredTopologyRun(TopologyRun):
                 self._controller.stop()
                 last = self._controller.monitor.last
                 done = 0 if last is None else sum(state.done for state in last.inputs.values() if state.is_source)
-                self._found = self._audit.count(self.running, done, self.running.workspace.run_id())
+                dropped = sum(drop.count for drop in self.running.drops())
+                self._found = self._audit.count(self.running, done, self.running.workspace.run_id(), dropped)
         finally:
             super()._stop()
 

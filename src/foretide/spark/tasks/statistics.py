@@ -159,6 +159,8 @@ class BatchStatistics:
         Replicas of each operator of the stage, under the plan that the batch ran with.
     workers : mapping of str to WorkerStatistics
         What each executor did.
+    dropped : mapping of str to int
+        Events that were dropped, since too many waited or they were too old, by input.
     """
 
     stage: str
@@ -173,6 +175,7 @@ class BatchStatistics:
     latency: LatencyHistogram = field(default_factory=LatencyHistogram)
     replicas: Mapping[str, int] = field(default_factory=dict)
     workers: dict[str, WorkerStatistics] = field(default_factory=dict)
+    dropped: Mapping[str, int] = field(default_factory=dict)
 
     def take(self, results: Iterable[Mapping[str, Any]], committed_at_s: float) -> None:
         """Add up what tasks handed back."""
@@ -196,6 +199,7 @@ class BatchStatistics:
             "batch": self.batch_id,
             "rows": sum(self.rows.values()),
             "failed": sum(part.failed for part in self.operators.values()),
+            "dropped": sum(self.dropped.values()),
             "duration_s": self.duration_s,
             "busy_s": sum(part.busy_s for part in self.operators.values()),
             "events": self.latency.count,

@@ -62,6 +62,7 @@ class Work:
         self._snapshots: dict[str, dict[int, Snapshot]] = {}
         self._states = {id: _task_state(machine, given) for id, given in order.states.items()}
         self._held: dict[str, list[pa.RecordBatch]] = defaultdict(list)
+        self._too_old: dict[str, int] = defaultdict(int)
         self._routes = {number: route.at_barrier(replica) for number, route in order.routes.items()}
         self._first_id = first_row_id(order.batch_id, replica)
         for runner in machine.runners.values():
@@ -78,6 +79,9 @@ class Work:
                     self._leave(part.element, DEFAULT_OUTPUT, batch)
             # What a source could not make rows of; most kinds have none.
             self._unread += getattr(part, "letters", ())
+            # Rows that their queue's age limit leaves out.
+            if left_out := getattr(part, "too_old", 0):
+                self._too_old[part.element] += left_out
 
     def take_frame(self, entry: str, batches: Iterable[pa.RecordBatch]) -> None:
         """Take rows that Spark has read, as the output of the element called `entry`."""
@@ -252,6 +256,7 @@ class Work:
                 if runner.rows_in
             },
             "edges": self._crossed,
+            "too_old": self._too_old,
             "executed": {
                 number: (keys[-_REPORTED:], times[-_REPORTED:]) for number, (keys, times) in self._executed.items()
             },
