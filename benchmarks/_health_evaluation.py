@@ -11,16 +11,16 @@ from _health_baselines import BASELINES, predict_each
 from foretide.errors import ForecastError
 from foretide.health.dataset import MachineTable
 from foretide.health.features import TARGETS
-from foretide.health.idrnn.model import IdrnnModel
-from foretide.health.idrnn.settings import IdrnnSettings
+from foretide.health.models import IdrnnSettings, WorkerModel, train_model
 from foretide.records import Floats
 
-__all__ = ["MODEL", "PERIODS", "Score", "evaluate"]
+__all__ = ["MODELS", "PERIODS", "Score", "evaluate"]
 
 #: The parts of a run, in sixtieths: an hour's minutes.
 _TRAIN = (10.0, 40.0)
 PERIODS: Mapping[str, tuple[float, float]] = {"40-45": (40.0, 45.0), "40-60": (40.0, 60.0)}
-MODEL = "i-drnn"
+#: The models that are compared with the baselines.
+MODELS = ("idrnn", "linear")
 # Steps below which no method has anything to learn from.
 _FEWEST = 10
 
@@ -44,9 +44,9 @@ class Score:
 
 
 def evaluate(
-    table: MachineTable, settings: IdrnnSettings | None = None, model: IdrnnModel | None = None
+    table: MachineTable, settings: IdrnnSettings | None = None, models: Mapping[str, WorkerModel] | None = None
 ) -> list[Score]:
-    """Return the errors of the I-DRNN and of the baselines on one recorded run.
+    """Return the errors of the network, the linear model and the baselines on one recorded run.
 
     A run shorter than an hour is divided in the same proportions. Everything is trained on the same part and predicts
     one step ahead from all values before.
@@ -57,18 +57,17 @@ def evaluate(
         The run.
     settings : IdrnnSettings
         How the network is trained.
-    model : IdrnnModel, optional
-        A network that was trained already.
+    models : mapping of str to WorkerModel, optional
+        Models that were trained already, by kind.
     """
     used = table.part(*_instants(table, _TRAIN[0], 60.0))
     train = len(table.part(*_instants(table, *_TRAIN)))
     if train < _FEWEST or train >= len(used):
         raise ForecastError(f"machine {table.machine!r}: expected a longer run to evaluate on, got {len(table)} steps")
-    if model is None:
-        from foretide.health.idrnn.training import train_idrnn
-
-        model = train_idrnn(used.part(-np.inf, float(used.at_s[train - 1])), settings)
-    predicted = {MODEL: model.predict_table(used)}
+    if models is None:
+        learnt = used.part(-np.inf, float(used.at_s[train - 1]))
+        models = {kind: train_model(kind, learnt, settings) for kind in MODELS}
+    predicted = {kind: model.predict_table(used) for kind, model in models.items()}
     predicted |= {name: predict_each(used, train, ahead) for name, ahead in BASELINES.items()}
     scores = []
     for period, (first, last) in PERIODS.items():

@@ -1,24 +1,22 @@
-"""Recorded runs for models of workers: an application on Spark while something else takes its cores now and then."""
+"""Recorded runs for models of workers: an application on Spark while hogs come and go on its machine."""
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import random
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
+from _hogs import Hog, episodes
 from foretide.apps import find_app
 from foretide.health.features import MACHINE_NAMES, WORKER_NAMES, Level
 from foretide.store import FeatureSample
 
-__all__ = ["RecordingOptions", "hog_schedule", "load_samples", "record_run", "save_samples"]
+__all__ = ["RecordingOptions", "load_samples", "record_run", "save_samples"]
 
 _LEVELS: tuple[Level, ...] = ("worker", "machine")
 
@@ -39,10 +37,10 @@ class RecordingOptions:
         Seconds between the starts of two batches: without a pause an application keeps its machine busy by itself.
     master : str
         Where it runs.
-    hogs : int
-        Processes that take cores while the machine is disturbed; none for an undisturbed run.
-    niceness : int
-        How much they yield to others.
+    hogs : bool
+        Whether the machine is disturbed.
+    scale : float
+        How long episodes of disturbance are, by what they usually are.
     seed : int
         Of the disturbances.
     options : mapping
@@ -53,33 +51,16 @@ class RecordingOptions:
     seconds: float = 300.0
     every_s: float = 1.0
     trigger_s: float = 1.0
-    master: str = "local-cluster[3,1,1024]"
-    hogs: int = 2
-    niceness: int = 0
+    master: str = "local-cluster[4,1,1024]"
+    hogs: bool = True
+    scale: float = 1.0
     seed: int = 1
     options: Mapping[str, Any] = field(default_factory=dict)
-
-
-def hog_schedule(seconds: float, seed: int) -> list[tuple[float, float]]:
-    """Return from when to when a machine is disturbed: 8 to 25 seconds at a time, 10 to 30 apart.
-
-    >>> [(round(first), round(last)) for first, last in hog_schedule(60.0, seed=1)]
-    [(13, 35)]
-    """
-    draw = random.Random(seed)
-    found: list[tuple[float, float]] = []
-    at_s = draw.uniform(10.0, 30.0)
-    while at_s < seconds:
-        until_s = min(at_s + draw.uniform(8.0, 25.0), seconds)
-        found.append((at_s, until_s))
-        at_s = until_s + draw.uniform(10.0, 30.0)
-    return found
 
 
 def record_run(options: RecordingOptions) -> list[FeatureSample]:
     """Run an application on Spark, disturb it on schedule, and return the features of its workers and machine."""
     from foretide.spark import EngineSettings, create_session, start
-    from foretide.spark.workers.bypassing import SplitBypass
     from foretide.spark.workers.health import HealthWatch
 
     spark = create_session(options.master, f"health-{options.app}", preload=("foretide.apps",))
@@ -88,8 +69,7 @@ def record_run(options: RecordingOptions) -> list[FeatureSample]:
     try:
         with tempfile.TemporaryDirectory() as path:
             running = start(topology, spark, path, settings)
-            # Nothing is bypassed here: a single replica always stays.
-            watch = HealthWatch(running, SplitBypass(running, "", "", [1.0]))
+            watch = HealthWatch(running)  # nobody is judged
             try:
                 with watch:
                     _disturb(running, options)
@@ -102,10 +82,10 @@ def record_run(options: RecordingOptions) -> list[FeatureSample]:
 
 def _disturb(running: Any, options: RecordingOptions) -> None:
     began = time.monotonic()
-    for first_s, last_s in hog_schedule(options.seconds, options.seed) if options.hogs else ():
-        running.wait(max(0.0, first_s - (time.monotonic() - began)))
-        with CpuHog(options.hogs, last_s - first_s, options.niceness):
-            running.wait(max(0.0, last_s - (time.monotonic() - began)))
+    for one in episodes(options.seconds, options.seed, options.scale) if options.hogs else ():
+        running.wait(max(0.0, one.first_s - (time.monotonic() - began)))
+        with Hog(one.kind, one.full_s - one.first_s, one.last_s - one.first_s):
+            running.wait(max(0.0, one.last_s - (time.monotonic() - began)))
     running.wait(max(0.0, options.seconds - (time.monotonic() - began)))
 
 
@@ -133,40 +113,3 @@ def load_samples(path: str | Path) -> list[FeatureSample]:
             for at_s, owner, machine, values in zip(*columns, arrays[f"{level}.values"], strict=True):
                 found.append(FeatureSample(at_s, level, owner, machine, names, values))
     return found
-
-
-class CpuHog:
-    """Keeps cores busy with square roots of random numbers, as the paper does to its machines.
-
-    Parameters
-    ----------
-    processes : int
-        How many hogs.
-    seconds : float
-        After which they end by themselves.
-    niceness : int
-        How much they yield to others.
-    """
-
-    def __init__(self, processes: int, seconds: float, niceness: int = 0) -> None:
-        context = multiprocessing.get_context("spawn")
-        self._hogs = [context.Process(target=_hog, args=(seconds, niceness), daemon=True) for _ in range(processes)]
-
-    def __enter__(self) -> Self:
-        for hog in self._hogs:
-            hog.start()
-        return self
-
-    def __exit__(self, *raised: object) -> None:
-        for hog in self._hogs:
-            if hog.is_alive():
-                hog.terminate()
-            hog.join()
-
-
-def _hog(seconds: float, niceness: int) -> None:
-    os.nice(niceness)
-    end_s = time.monotonic() + seconds
-    while time.monotonic() < end_s:
-        for _ in range(10_000):
-            random.random() ** 0.5

@@ -1,37 +1,45 @@
-"""Worker health: what the I-DRNN predicts against ARIMA and support vectors, and what one prediction takes.
+"""Worker health: what models of workers predict against baselines, and what bypassing a slow worker is worth.
 
-Three targets (CPU usage, queueing time, sending time of each worker), one step ahead, on runs of both applications:
-recorded on Spark while something else takes the cores now and then (``benchmarks/data``; ``--record`` records them
-anew), and an hour of a model of such a machine (``_interference.py``). Everything learns from minutes
-10 to 40 of an hour, or the same parts of a shorter run, and is tried on what follows.
+Three targets (CPU usage, queueing time, sending time of each worker), one step ahead, on runs of both applications that
+were recorded on Spark while hogs of cores, memory and disk came and went. Everything learns from minutes 10 to 40 of an
+hour, or the same parts of a shorter run, and is tried on what follows.
+
+``--minutes 60`` records both applications anew, and hogs one of four workers of each with and without bypass, five
+times. What is done is kept in ``out/health``, so that a run that was interrupted goes on with the same command;
+``--fresh`` begins anew. Without it, the recordings in ``benchmarks/data`` are evaluated.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import shutil
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
 
-from _harness import DOCUMENT, QUICK, RESULTS, ROOT, Measured, Options, Ratio, progress, report
+from _harness import ROOT, Measured, Options, Ratio, progress, report
 from _health_baselines import BASELINES
-from _health_evaluation import MODEL, PERIODS, Score, evaluate
+from _health_bypass import BypassPlan, run_bypass
+from _health_evaluation import MODELS, PERIODS, Score, evaluate
 from _health_runs import RecordingOptions, load_samples, record_run, save_samples
-from _interference import MACHINES, simulate_features
 from _report import markdown_table
+from foretide.files import replace_json
 from foretide.health.dataset import MachineTable, to_tables
 from foretide.health.features import TARGETS
-from foretide.health.idrnn.settings import IdrnnSettings
+from foretide.health.models import IdrnnSettings, WorkerModel, train_model
 
 DATA = ROOT / "benchmarks" / "data"
-# Seconds of one step of a recorded run, which is shorter than an hour: about as many steps as an hour has of 10 s.
-STEP_S = 3.0
-# Trainings of the network, with seeds of their own: how much is luck.
-REPEATS = 3
+DONE = ROOT / "out" / "health"
+# Seconds of one step of an hour; a shorter run has about as many steps.
+STEP_S = 10.0
+# Trainings of the network with seeds of their own: how much is luck. As many runs with and without bypass.
+REPEATS = 5
 # Rates that two cores bear while nothing else runs: the traces as fast as they were recorded, a batch every 2 s.
 RECORDING: Mapping[str, Mapping[str, Any]] = {
     "url-count": {"rate_scale": 0.1, "speed": 1.0},
@@ -39,47 +47,71 @@ RECORDING: Mapping[str, Mapping[str, Any]] = {
 }
 TRIGGER_S = 2.0
 SMOKE_S = 300.0
+METHODS = (*MODELS, *BASELINES)
 
 
 def main() -> None:
-    """Evaluate every run, and write who predicts better."""
+    """Record what is asked for, evaluate every run, and write who predicts better and what bypass is worth."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="recorded runs only, networks hardly trained; in out/")
+    parser.add_argument("--quick", action="store_true", help="networks hardly trained, bypass once, shorter; in out/")
     parser.add_argument("--smoke", action="store_true", help="one recorded run, networks not trained; as in the tests")
     parser.add_argument("--results", type=Path, help="the folder of the JSON file")
     parser.add_argument("--markdown", type=Path, help="the file with the section")
-    parser.add_argument("--seeds", type=int, default=1, help="modelled hours of each application")
-    parser.add_argument("--record", type=float, metavar="SECONDS", help="record both applications on Spark first")
+    parser.add_argument("--minutes", type=float, help="record both applications on Spark first; then try bypass")
+    parser.add_argument("--by", default="linear", help="who judges workers while bypass is tried (linear)")
+    parser.add_argument("--fresh", action="store_true", help="begin anew instead of going on with what is done")
     given = parser.parse_args()
-    if given.record is not None:
-        record(given.record)
-    quick = given.quick or given.smoke
-    results, document = (QUICK, QUICK / "benchmarks.md") if quick else (RESULTS, DOCUMENT)
-    options = Options(
-        quick, 1 if quick else REPEATS, given.results or results, given.markdown or document, smoke=given.smoke
-    )
-    tiny = IdrnnSettings(epochs=1, seeds=1, window=4, inputs=4, interference_units=2, worker_units=2)
-    network = options.size(IdrnnSettings(), quick=IdrnnSettings(epochs=40, seeds=2), smoke=tiny)
-    scores: dict[str, list[list[Score]]] = {}
-    runs = [run for app in MACHINES for run in tables(app, 0 if quick else given.seeds)]
+    if given.fresh:
+        shutil.rmtree(DONE, ignore_errors=True)
+    options = Options.of(given, repeats=1 if given.quick or given.smoke else REPEATS)
+    tiny = IdrnnSettings(epochs=1, seeds=1, window=4, interference_units=2, worker_units=2)
+    network = options.size(IdrnnSettings(), quick=IdrnnSettings(epochs=100, seeds=2), smoke=tiny)
+    if given.minutes is not None:
+        for app in RECORDING:
+            record(app, given.minutes, quick=options.quick)
+    runs = [(name, table) for app in RECORDING for name, table in recorded(app)]
     if given.smoke:
         name, table = runs[0]
         runs = [(name, table.part(table.at_s[0], table.at_s[0] + SMOKE_S))]
+    scores: dict[str, list[list[Score]]] = {}
     for name, table in runs:
         scores[name] = evaluate_often(table, network, options.repeats)
         progress(f"  {name:<36} {shown(scores[name])}")
     lines = [line for name, found in scores.items() for line in compared(name, found)]
-    lines += [training_s(runs[0][1], network), step_ms(runs[0][1], network)]
-    details = {name: [[asdict(score) for score in turn] for turn in found] for name, found in scores.items()}
-    report("health", "Worker health", [with_errors(lines[0], scores), *lines[1:]], details, options)
+    lines[0] = replace(lines[0], note=all_errors(scores))
+    lines += [training_s(runs[0][1], network), *(step_ms(kind, runs[0][1], network) for kind in MODELS)]
+    details: dict[str, Any] = {
+        name: [[asdict(score) for score in turn] for turn in found] for name, found in scores.items()
+    }
+    if given.minutes is not None:
+        details["bypass"] = {app: bypass(app, given.by, options) for app in RECORDING}
+        lines += [line for app, found in details["bypass"].items() for line in gained(app, found)]
+    report("health", "Worker health", lines, details, options)
 
 
-def record(seconds: float) -> None:
-    """Run both applications on Spark and keep their features."""
-    for app, given in RECORDING.items():
-        progress(f"  recording {app} for {seconds:g} s")
-        samples = record_run(RecordingOptions(app=app, seconds=seconds, trigger_s=TRIGGER_S, options=given))
-        save_samples(path_of(app), samples)
+def record(app: str, minutes: float, *, quick: bool) -> None:
+    """Run an application on Spark and keep its features, unless that was done already."""
+    path = DONE / f"{app}-{minutes:g}min.npz"
+    if not path.exists():
+        progress(f"  recording {app} for {minutes:g} min")
+        scale = min(1.0, minutes / 20.0)  # episodes of a short run are short
+        asked = RecordingOptions(
+            app=app,
+            seconds=60.0 * minutes,
+            every_s=min(5.0, step_s(60.0 * minutes)),
+            trigger_s=TRIGGER_S,
+            scale=scale,
+            options=RECORDING[app],
+        )
+        save_samples(path, record_run(asked))
+    if not quick:
+        DATA.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, path_of(app))
+
+
+def step_s(seconds: float) -> float:
+    """Return the length of a step of a run: as many in an hour as in a shorter one, but no shorter than a second."""
+    return max(1.0, STEP_S * min(1.0, seconds / 3600.0))
 
 
 def path_of(app: str) -> Path:
@@ -87,15 +119,70 @@ def path_of(app: str) -> Path:
     return DATA / f"health_{app.replace('-', '_')}.npz"
 
 
-def tables(app: str, hours: int) -> list[tuple[str, MachineTable]]:
-    """Return the runs of an application by name: the recorded one, and the modelled hours."""
+def recorded(app: str) -> list[tuple[str, MachineTable]]:
+    """Return the recorded run of an application, with its name."""
     samples = load_samples(path_of(app))
-    recorded = next(iter(to_tables(samples, STEP_S).values()))
-    minutes = (recorded.at_s[-1] - recorded.at_s[0] + STEP_S) / 60
-    found = [(f"{app}, {minutes:.0f} min recorded", recorded)]
-    for seed in range(hours):
-        found.append((f"{app}, modelled hour {seed + 1}", simulate_features(MACHINES[app], samples, seed=seed)))
-    return found
+    seconds = max(one.at_s for one in samples) - min(one.at_s for one in samples)
+    table = next(iter(to_tables(samples, step_s(seconds)).values()))
+    return [(f"{app}, {seconds / 60:.0f} min recorded", table)]
+
+
+def done_once(name: str, work: Callable[[], Any]) -> Any:
+    """Return what was done under a name, in this run or an earlier one that was interrupted."""
+    path = DONE / f"{name}.json"
+    if not path.exists():
+        progress(f"  {name}")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        replace_json(path, work())
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def bypass(app: str, by: str, options: Options) -> dict[str, list[dict[str, Any]]]:
+    """Return runs with a hog on one of four workers, with and without bypass."""
+    plan = BypassPlan(app, RECORDING[app], by=by)
+    if options.quick:
+        plan = replace(plan, warm_up_s=20.0, before_s=30.0, hogged_s=60.0, ramp_s=10.0, by="peers")
+    length = "quick" if options.quick else "full"
+    return {
+        name: [
+            done_once(
+                f"bypass-{length}-{plan.by}-{app}-{name}-{turn + 1}",
+                lambda bypassing=name == "with": run_bypass(plan, bypassing=bypassing),
+            )
+            for turn in range(options.repeats)
+        ]
+        for name in ("with", "without")
+    }
+
+
+def gained(app: str, runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[Measured]:
+    """Return the lines about bypass: 95th percentile and throughput after detection, by those before the hog."""
+    lines = []
+    wanted: dict[str, tuple[Any, float, Any, float]] = {
+        "with": ("at most", 1.15, "at least", 1 / 1.15),
+        "without": ("at least", 3.0, "at most", 1.0),
+    }
+    for name, (sense, p95, other, rate) in wanted.items():
+        found = runs[name]
+        for figure, want, target in (("p95_ms", sense, p95), ("events_per_s", other, rate)):
+            pairs = tuple(one["after"][figure] / one["before"][figure] for one in found)
+            what = f"{app}, a hog on one of four workers, {name} bypass: `{figure}`"
+            lines.append(Measured(what, "before the hog", want, target, Ratio(pairs), detected(name, found)))
+    return lines
+
+
+def detected(name: str, runs: Sequence[Mapping[str, Any]]) -> str:
+    """Return when the worker was found, in words."""
+    found = [one["detected_after_s"] for one in runs if one["detected_after_s"] is not None]
+    alarms = sum(one["false_alarms"] for one in runs)
+    if name == "without" or not found:
+        return f"{len(found)} of {len(runs)} found; {alarms} false alarms"
+    lead = median(one["lead_s"] for one in runs if one["lead_s"] is not None)
+    by = ", ".join(sorted({str(one["detected_by"]) for one in runs if one["detected_by"]}))
+    return (
+        f"found in {len(found)} of {len(runs)} runs, {median(found):.0f} s after the hogs began, {lead:+.0f} s before"
+        f" they were at full force, by {by}; {alarms} false alarms"
+    )
 
 
 def evaluate_often(table: MachineTable, network: IdrnnSettings, repeats: int) -> list[list[Score]]:
@@ -110,25 +197,25 @@ def rmse(scores: Sequence[Score], method: str, period: str, target: str) -> floa
 
 
 def compared(name: str, turns: Sequence[Sequence[Score]]) -> list[Measured]:
-    """Return the lines of one run: the error of ours relative to the better of the baselines, for each target."""
+    """Return the lines of one run: the errors of the models by the best of the baselines, for each target."""
     lines = []
     for period in reversed(PERIODS):
         for target in TARGETS:
             best = min(BASELINES, key=lambda method: rmse(turns[0], method, period, target))
-            pairs = [rmse(turn, MODEL, period, target) / rmse(turn, best, period, target) for turn in turns]
-            what = f"{name}: RMSE of `{target}`, minutes {period} of 60"
-            lines.append(Measured(what, best, "at most", 1.0, Ratio(tuple(pairs))))
+            for model in MODELS:
+                pairs = [rmse(turn, model, period, target) / rmse(turn, best, period, target) for turn in turns]
+                what = f"{name}: RMSE of `{target}` by {model}, minutes {period} of 60"
+                lines.append(Measured(what, best, "at most", 1.0, Ratio(tuple(pairs))))
     return lines
 
 
-def with_errors(line: Measured, scores: Mapping[str, Sequence[Sequence[Score]]]) -> Measured:
-    """Return the line with all errors as its note."""
-    methods = (MODEL, *BASELINES)
+def all_errors(scores: Mapping[str, Sequence[Sequence[Score]]]) -> str:
+    """Return all errors as a table."""
     rows = [
         [
             f"{name}, {period}",
             target,
-            *(f"{np.median([rmse(t, m, period, target) for t in turns]):.4g}" for m in methods),
+            *(f"{np.median([rmse(t, m, period, target) for t in turns]):.4g}" for m in METHODS),
         ]
         for name, turns in scores.items()
         for period in reversed(PERIODS)
@@ -136,31 +223,24 @@ def with_errors(line: Measured, scores: Mapping[str, Sequence[Sequence[Score]]])
     ]
     trainings = len(next(iter(scores.values())))
     words = (
-        f"Root mean squared errors, one step ahead, in %, ms and ms (of ours: the median of {trainings}"
-        f" trainings, which are the pairs above); a step is {STEP_S:g} s of a recorded run, 10 s of a modelled hour."
-        " The runs were recorded on `local-cluster[3,1,1024]` with a batch every 2 s, while two hogs took the cores"
-        " for 8 to 25 s at a time; other programs ran on the machine as well, and no core was idle for long. Modelled"
-        " hours repeat a trace of 20 minutes, which is probably what support vectors recognise in CPU usage."
+        f"Root mean squared errors, one step ahead, in %, ms and ms; of the network the median of {trainings}"
+        " trainings, which are the pairs above. Support vectors, ARIMA and the linear model are"
+        " tuned within the training part."
     )
-    note = f"{words}\n\n{markdown_table(['run', 'target', *methods], rows)}"
-    return Measured(line.what, line.against, line.sense, line.target, line.ratio, note)
+    return f"{words}\n\n{markdown_table(['run', 'target', *METHODS], rows)}"
 
 
 def training_s(table: MachineTable, network: IdrnnSettings) -> Measured:
-    """Return how long training takes on half a run, in seconds."""
-    from foretide.health.idrnn.training import train_idrnn
-
+    """Return how long training of the network takes on half a run, in seconds."""
     began = time.perf_counter()
-    train_idrnn(table.part(-np.inf, float(table.at_s[len(table) // 2])), network)
+    train_model("idrnn", table.part(-np.inf, float(table.at_s[len(table) // 2])), network)
     took = Ratio((time.perf_counter() - began,))
     return Measured("training of all networks on half a recorded run, s", "", "at most", 60.0, took)
 
 
-def step_ms(table: MachineTable, network: IdrnnSettings) -> Measured:
-    """Return how long one prediction takes for three workers, in milliseconds: the median, and its spread."""
-    from foretide.health.idrnn.training import train_idrnn
-
-    model = train_idrnn(table, network.model_copy(update={"epochs": 1, "seeds": IdrnnSettings().seeds}))
+def step_ms(kind: str, table: MachineTable, network: IdrnnSettings) -> Measured:
+    """Return how long one prediction takes for all workers, in milliseconds: the median, and its spread."""
+    model: WorkerModel = train_model(kind, table, network.model_copy(update={"epochs": 1, "seeds": 1}))
     machine, workers = table.machine_values[-model.window :], table.worker_values[-model.window :]
     took = []
     for _ in range(400):
@@ -168,7 +248,7 @@ def step_ms(table: MachineTable, network: IdrnnSettings) -> Measured:
         model.predict(machine, workers)
         took.append((time.perf_counter() - began) * 1000)
     spread = Ratio(tuple(np.quantile(took[20:], (0.05, 0.5, 0.95)).tolist()))
-    return Measured("one prediction for all workers of a machine, ms", "", "at most", 1.0, spread)
+    return Measured(f"one prediction by {kind} for all workers of a machine, ms", "", "at most", 1.0, spread)
 
 
 def shown(turns: Sequence[Sequence[Score]]) -> str:
@@ -176,8 +256,7 @@ def shown(turns: Sequence[Sequence[Score]]) -> str:
     return "  ".join(
         f"{target} "
         + " ".join(
-            f"{method} {np.median([rmse(turn, method, '40-60', target) for turn in turns]):.3g}"
-            for method in (MODEL, *BASELINES)
+            f"{method} {np.median([rmse(turn, method, '40-60', target) for turn in turns]):.3g}" for method in METHODS
         )
         for target in TARGETS
     )

@@ -13,7 +13,7 @@ from pydantic_core import ErrorDetails
 
 from foretide.errors import ConfigError
 
-__all__ = ["Settings", "parsed_value", "validated"]
+__all__ = ["Settings", "parsed_value", "unknown_name", "validated"]
 
 _Model = TypeVar("_Model", bound=BaseModel)
 # Pydantic says "Input should be greater than 0" or "List should have at least 1 item"; we say what is expected.
@@ -87,14 +87,15 @@ def _explained(model: type[BaseModel], details: ErrorDetails, where: str) -> Con
     if isinstance(inner, ValidationError):
         return _explained(model, inner.errors()[0], setting)
     if details["type"] == "extra_forbidden":
-        return _unknown_name(setting, str(details["loc"][-1]), _fields_at(model, details["loc"][:-1]))
+        return unknown_name(setting, str(details["loc"][-1]), _fields_at(model, details["loc"][:-1]))
     if details["type"] == "missing":
         return ConfigError(setting, expected="a value", got="none", remedy="set it; it has no default")
     message = _SHOULD.sub("", details["msg"].removeprefix("Value error, "))
     return ConfigError(setting, expected=message.split(", unable to parse")[0], got=repr(details["input"]))
 
 
-def _unknown_name(setting: str, name: str, known: Sequence[str]) -> ConfigError:
+def unknown_name(setting: str, name: str, known: Sequence[str]) -> ConfigError:
+    """Return the error about a name that there is not, with the nearest one that there is."""
     close = difflib.get_close_matches(name, known, n=1)
     remedy = f"did you mean {close[0]!r}?" if close else "correct its name, or remove it"
     return ConfigError(setting, expected=f"one of: {', '.join(known) or 'none'}", got=name, remedy=remedy)

@@ -15,7 +15,9 @@ from pydantic_core import PydanticUndefined
 from foretide.control.settings import ControlSettings, LoopSettings, RetrainingSettings
 from foretide.control.signals.stored import SignalSettings
 from foretide.forecast.registry import FORECASTERS
-from foretide.health.manager import HealthSettings
+from foretide.health.bypass import BypassSettings
+from foretide.health.models import IdrnnSettings
+from foretide.health.settings import HealthSettings, TrainerSettings
 from foretide.plan.base import Planner
 from foretide.plan.cost import Costs
 from foretide.plan.guards import CalendarWindow, GuardSettings
@@ -43,6 +45,9 @@ SETTINGS: tuple[type[BaseModel], ...] = (
     StoreSettings,
     ServiceSettings,
     HealthSettings,
+    BypassSettings,
+    TrainerSettings,
+    IdrnnSettings,
     EngineSettings,
     ExecutorSettings,
     AttachSettings,

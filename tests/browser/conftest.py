@@ -85,6 +85,8 @@ def workers(recorder: RunRecorder, now_s: float) -> None:
         reason = "execution takes 4.2 times as long as with the others"
         data = {"worker": "executor-4", "reason": reason}
         recorder.emit(Event(now_s, "health.bypassed", f"worker executor-4: {reason}", "warning", data))
+        times = {"policy": "predicted-slowdown", "measured": {"queueing_ms": 120}, "predicted": {"queueing_ms": 340}}
+        recorder.emit(Event(now_s, "health.judged", "4 workers judged", data={"workers": {"executor-1": times}}))
     rng = np.random.default_rng(int(now_s))
     for number in range(1, 5):
         told = dict(zip(WORKER_NAMES, rng.uniform(1, 40, len(WORKER_NAMES)).tolist(), strict=True))

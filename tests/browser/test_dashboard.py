@@ -110,6 +110,8 @@ def test_a_run_is_shown_with_all_its_parts(page: Page, shown: Any) -> None:
     assert page.count("#workers tbody tr") == 6
     assert page.count("#workers .health") == 4 and page.text("#workers .health .chip") == "bypassed"
     assert "4.2 times" in page.text("#workers tr:nth-child(4) .health")
+    judged = page.text("#workers tr:nth-child(1) .health")
+    assert "fine by predicted-slowdown" in judged and "queueing 120 ms, next 340 ms predicted" in judged
     assert page.complaints() == []
     page.shoot("light")
     page.shoot("top", 1120)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,8 +13,8 @@ from waiting import wait_for
 
 from foretide.experiments.split import declare
 from foretide.health.features import MACHINE_NAMES, WORKER_NAMES
+from foretide.health.settings import HealthSettings
 from foretide.spark import EngineSettings, start
-from foretide.spark.executors import ExecutorsUnavailable
 from foretide.spark.tasks.statistics import BatchStatistics
 from foretide.spark.workers.bypassing import SplitBypass
 from foretide.spark.workers.health import HealthWatch, watch_health
@@ -31,7 +32,7 @@ def test_i3_i1_features_are_stored_and_split_ratios_heeded(
         running = start(topology, spark, tmp_path / "run", settings)
         splitter = SplitBypass(running, "passages", "query", [1.0, 1.0, 1.0])
         try:
-            with HealthWatch(running, splitter, recorder=recorder) as watch:
+            with HealthWatch(running, splitter, HealthSettings(by="peers"), recorder=recorder) as watch:
                 wait_for(lambda: len([s for s in watch.samples if s.level == "worker"]) >= 3, check=running.check)
                 version = splitter.split([7, 3, 2])
                 splitter.bypass("2", "for the test")
@@ -65,6 +66,8 @@ def test_i3_i1_features_are_stored_and_split_ratios_heeded(
     assert np.isfinite(machines[-1].values).mean() > 0.8
 
 
-def test_on_local_there_are_no_executors_to_go_around(spark: SparkSession, tmp_path: Path) -> None:
-    with pytest.raises(ExecutorsUnavailable, match="slots only"):
-        watch_health(None, spark)  # type: ignore[arg-type]
+def test_on_local_nobody_is_judged_and_that_is_said(spark: SparkSession) -> None:
+    watch = watch_health(SimpleNamespace(spark=spark, topology=None, batches=list), HealthSettings(by="peers"))  # type: ignore[arg-type]
+    [event] = watch.events
+    assert (watch.manager, event.kind) == (None, "health.unavailable")
+    assert "slots only" in event.message

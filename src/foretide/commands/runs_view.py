@@ -28,6 +28,9 @@ __all__ = [
 ]
 
 _STYLES = {"running": "green", "finished": "", "failed": "red", "interrupted": "yellow", "lost": "red"}
+_ABOUT_WORKERS = tuple(f"health.{what}" for what in ("suspected", "bypassed", "readmitted", "spared", "refused"))
+_PARTS = ("measured", "predicted")
+_SHOWN_WORKERS = 20
 _SEVERITIES = {"info": "dim", "warning": "yellow", "error": "red"}
 
 
@@ -77,6 +80,7 @@ def run_details(run: RecordedRun, last: int, now_s: float) -> dict[str, Any]:
         "operators": _operators(run),
         "latency": {name: _finite(value) for name, value in _latencies(latency).items()},
         "decisions": [decision_entry(decision, run.info) for decision in decisions],
+        "workers": _workers(run),
         "events": [
             {"at_s": event.at_s - run.info.started_at_s, "kind": event.kind, "severity": event.severity}
             | {"message": event.message}
@@ -95,6 +99,8 @@ def run_view(details: Mapping[str, Any]) -> RenderableType:
         parts += [Text(), _pairs("outcome", details["outcome"])]
     if details["decisions"]:
         parts += [Text(), decisions_table(details["decisions"])]
+    if details["workers"]:
+        parts += [Text(), _workers_table(details["workers"])]
     if details["events"]:
         parts += [Text(), _events_table(details["events"])]
     if details["dropped"]:
@@ -124,6 +130,15 @@ def _operators(run: RecordedRun) -> list[dict[str, Any]]:
             }
         entries.append(entry)
     return entries
+
+
+def _workers(run: RecordedRun) -> list[dict[str, Any]]:
+    """Return every decision about a worker: who, when, what and why, with predicted and measured times."""
+    return [
+        {"at_s": event.at_s - run.info.started_at_s, "decision": event.kind.removeprefix("health."), **event.data}
+        for kind in _ABOUT_WORKERS
+        for event in run.events(kind=kind)
+    ]
 
 
 def _latencies(histogram: Any) -> dict[str, float]:
@@ -175,6 +190,14 @@ def _operators_table(operators: Sequence[Mapping[str, Any]]) -> Table:
     for entry in operators:
         values = (entry.get(name) for name in ("planned", "replicas", "processed_per_s", "queued", *lossy))
         table.add_row(entry["operator"], *("–" if value is None else f"{value:,.0f}" for value in values))
+    return table
+
+
+def _workers_table(workers: Sequence[Mapping[str, Any]]) -> Table:
+    table = _table("at", "worker", "decision", "why", "measured", "predicted")
+    for entry in sorted(workers, key=lambda entry: entry["at_s"])[-_SHOWN_WORKERS:]:
+        times = (", ".join(f"{name} {_shown(value)}" for name, value in entry.get(part, {}).items()) for part in _PARTS)
+        table.add_row(duration(entry["at_s"]), str(entry["worker"]), entry["decision"], entry.get("reason", ""), *times)
     return table
 
 

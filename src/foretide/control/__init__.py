@@ -1,6 +1,6 @@
 """The control loop: monitor, analyse, plan, execute (SPEC P7), policies by name, and the score of a run.
 
-May import `plan`, `forecast`, `store`, `compile` and what lies below them; never Spark.
+May import `health`, `plan`, `forecast`, `store`, `compile` and what lies below them; never Spark.
 """
 
 from foretide.control.decision import Decision, Explanation, Failure

@@ -12,6 +12,7 @@ from foretide.config import Settings, validated
 from foretide.control.signals.stored import SignalSettings
 from foretide.errors import ConfigError
 from foretide.forecast import Forecaster, make_forecaster
+from foretide.health.settings import HealthSettings
 from foretide.plan import Guarded, GuardSettings, Planner, make_planner, standard_guards
 from foretide.plan.promise import Promise, PromiseText, parse_promise
 from foretide.plan.registry import find_planner
@@ -136,6 +137,11 @@ class ControlSettings(Settings):
         description="Executors of a cluster, which are scaled along with the slots; left alone if not set.",
     )
 
+    health: HealthSettings | None = Field(
+        default=None,
+        description="How workers of a cluster are watched and slow ones bypassed; not at all if not set.",
+    )
+
     signal: SignalSettings | None = Field(
         default=None, description="A column of the store that says what input to plan for; none if not set."
     )
@@ -180,7 +186,7 @@ def load_settings(path: str | Path) -> ControlSettings:
     """Read a set-up from a TOML file.
 
     Its tables are ``loop``, ``planners.NAME``, ``forecasters.NAME``, ``retraining``, ``guards``,
-    ``executors``, ``signal``. Settings of planners and forecasters that are not in use are checked as well.
+    ``executors``, ``health``, ``signal``. Settings of planners and forecasters that are not in use are checked as well.
 
     Raises
     ------
@@ -200,6 +206,8 @@ def load_settings(path: str | Path) -> ControlSettings:
             make_planner(name, **settings.planners.get(name, {}))
         for name in {settings.forecaster: None, **settings.forecasters}:
             make_forecaster(name, **settings.forecasters.get(name, {}))
+        if settings.health is not None:
+            settings.health.make_policy()
     except ConfigError as error:
         raise ConfigError(
             f"{file.name}: {error.setting}", expected=error.expected, got=error.got, remedy=error.remedy

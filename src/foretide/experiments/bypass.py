@@ -22,7 +22,7 @@ from foretide.experiments.report import Check, Line, Panel, Report
 from foretide.experiments.split import constant_trace
 from foretide.health.bypass import BypassSettings
 from foretide.health.faults import Throttle, executor_processes
-from foretide.health.manager import HealthSettings
+from foretide.health.settings import HealthSettings
 from foretide.topology import Topology, flow
 
 __all__ = ["BypassOptions", "BypassRun", "look_up", "report_bypass", "run_bypass"]
@@ -65,7 +65,9 @@ class BypassOptions:
     master: str = "local-cluster[3,1,1024]"
     health: HealthSettings = field(
         # Batches take a third of a second: half a second is long.
-        default_factory=lambda: HealthSettings(stalled_s=0.5, bypass=BypassSettings(confirm=3, cool_down_s=60.0))
+        default_factory=lambda: HealthSettings(
+            by="peers", stalled_s=0.5, bypass=BypassSettings(confirm=3, cool_down_s=60.0)
+        )
     )
 
 
@@ -168,22 +170,19 @@ def run_bypass(
             )
             running = start(topology, spark, Path(folder) / "run", settings)
             try:
-                return _observe(running, spark, options, bypassing, progress)
+                return _observe(running, options, bypassing, progress)
             finally:
                 running.stop()
     finally:
         spark.stop()
 
 
-def _observe(
-    running: Any, spark: Any, options: BypassOptions, bypassing: bool, progress: Callable[[str], None]
-) -> BypassRun:
+def _observe(running: Any, options: BypassOptions, bypassing: bool, progress: Callable[[str], None]) -> BypassRun:
     from foretide.spark.driver.audit import SinkAudit
     from foretide.spark.workers.health import watch_health
 
     health = options.health.model_copy(update={"advisory": not bypassing})
-    # All executors are on one machine: no other one would do better before the cool-down is over.
-    with watch_health(running, spark, health, replacement="after cool-down") as watch:
+    with watch_health(running, health) as watch:
         running.wait(options.warm_up_s)
         counted_s = time.time()
         running.wait(options.before_s - options.warm_up_s)

@@ -12,7 +12,10 @@ from foretide.health.features import MACHINE_NAMES, TARGETS, WORKER_NAMES
 from foretide.records import Floats
 from foretide.store import FeatureSample
 
-__all__ = ["MachineTable", "target_columns", "to_tables"]
+__all__ = ["MachineTable", "present_workers", "target_columns", "to_tables"]
+
+# A worker that was not heard of for so many steps has gone: another executor may be in its place.
+_GONE_STEPS = 6
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,6 +96,35 @@ def to_tables(samples: Iterable[FeatureSample], step_s: float) -> dict[str, Mach
     for sample in samples:
         by_machine.setdefault(sample.machine, []).append(sample)
     return {machine: _table(machine, found, step_s) for machine, found in by_machine.items()}
+
+
+def present_workers(samples: Iterable[FeatureSample], step_s: float, *, settled: bool = False) -> list[FeatureSample]:
+    """Return the samples without those of workers that have gone from their machine.
+
+    If `settled`, only those from the instant on at which all the workers were there that are there now.
+
+    >>> old, new = (FeatureSample.of(at_s, "worker", id, "host", {}) for at_s, id in ((5.0, "1"), (90.0, "2")))
+    >>> [sample.owner for sample in present_workers([old, new], 5.0)]
+    ['2']
+    """
+    known = list(samples)
+    last_s: dict[str, float] = {}
+    seen: dict[tuple[str, str], list[float]] = {}
+    for sample in known:
+        last_s[sample.machine] = max(sample.at_s, last_s.get(sample.machine, sample.at_s))
+        if sample.level == "worker":
+            first, last = seen.setdefault((sample.machine, sample.owner), [sample.at_s, sample.at_s])
+            seen[sample.machine, sample.owner] = [min(first, sample.at_s), max(last, sample.at_s)]
+    present = {who: first for who, (first, last) in seen.items() if last >= last_s[who[0]] - _GONE_STEPS * step_s}
+    since_s: dict[str, float] = {}
+    for (machine, _), first in present.items() if settled else ():
+        since_s[machine] = max(first, since_s.get(machine, first))
+    return [
+        sample
+        for sample in known
+        if sample.at_s >= since_s.get(sample.machine, sample.at_s)
+        and (sample.level == "machine" or (sample.machine, sample.owner) in present)
+    ]
 
 
 def _table(machine: str, samples: Sequence[FeatureSample], step_s: float) -> MachineTable:

@@ -1,97 +1,52 @@
-"""The life cycle of models of workers: trained on recorded features, kept in files, retrained now and then."""
+"""The trainer (SPEC I6): models of workers from recorded features, again and again, beside the stream."""
 
 from __future__ import annotations
 
-import re
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterable, Sequence
 
-from pydantic import Field
-
-from foretide.config import Settings
 from foretide.errors import ForecastError, ForetideError
 from foretide.events import Event, EventLog, EventSink, Severity
-from foretide.extras import needs_extra
 from foretide.forecast.background import Job
-from foretide.health.dataset import MachineTable, to_tables
-from foretide.health.idrnn.model import IdrnnModel
-from foretide.health.idrnn.settings import IdrnnSettings
+from foretide.health.dataset import MachineTable, present_workers, to_tables
+from foretide.health.kept import KeptModels
+from foretide.health.models import IdrnnSettings, WorkerModel, train_model
+from foretide.health.settings import TrainerSettings
 from foretide.store import FeatureSample
 
-__all__ = ["HealthTrainer", "ModelDirectory", "TrainerSettings", "train_models"]
+__all__ = ["HealthTrainer", "train_models"]
 
-_SUFFIX = ".idrnn"
-Train = Callable[[MachineTable, IdrnnSettings], IdrnnModel]
+# Seconds from a training that brought no model to the next.
+_AGAIN_S = 30.0
 
-
-class TrainerSettings(Settings):
-    """When models of workers are trained."""
-
-    every_s: float = Field(default=1_800.0, gt=0, description="Seconds from one training to the next.")
-    first_after_s: float = Field(default=600.0, ge=0, description="Seconds of features before the first training.")
-    history_s: float = Field(default=7_200.0, gt=0, description="Seconds of features that are trained on, at most.")
-    step_s: float = Field(default=15.0, gt=0, description="Seconds of one step of the model.")
-    network: IdrnnSettings = Field(default_factory=IdrnnSettings, description="The network.")
-
-
-class ModelDirectory:
-    """Models in a directory, one file for each machine.
-
-    Parameters
-    ----------
-    path : path
-        The directory; it need not exist yet.
-    events : EventSink, optional
-        Receives ``model.loaded`` and ``model.broken``.
-    """
-
-    def __init__(self, path: str | Path, events: EventSink | None = None) -> None:
-        self.path = Path(path)
-        self._events: EventSink = EventLog() if events is None else events
-
-    def save(self, models: Mapping[str, IdrnnModel]) -> None:
-        """Write models; a reader finds the old one of a machine or the new one, never half of it."""
-        for machine, model in models.items():
-            model.save(self.path / _file_name(machine))
-
-    def load(self) -> dict[str, IdrnnModel]:
-        """Return the models that are fit for use, by machine; what is wrong with others is an event, not an error.
-
-        Without a model the statistical detector stands in.
-        """
-        found: dict[str, IdrnnModel] = {}
-        for path in sorted(self.path.glob(f"*{_SUFFIX}")):
-            try:
-                found[path.name.removesuffix(_SUFFIX)] = IdrnnModel.load(path)
-            except ForecastError as error:
-                self._emit("model.broken", f"{error}; the statistical detector stands in", "error")
-            else:
-                self._emit("model.loaded", f"model of workers {path}", "info")
-        return found
-
-    def _emit(self, kind: str, message: str, severity: Severity) -> None:
-        self._events.emit(Event(time.time(), kind, message, severity))
+#: Trains one model: of which kind, on what, how, for which topology.
+Train = Callable[[str, MachineTable, IdrnnSettings, str], WorkerModel]
 
 
 def train_models(
-    samples: Iterable[FeatureSample], settings: TrainerSettings | None = None, train: Train | None = None
-) -> dict[str, IdrnnModel]:
+    kind: str,
+    samples: Iterable[FeatureSample],
+    settings: TrainerSettings | None = None,
+    topology: str = "",
+    train: Train = train_model,
+) -> dict[str, WorkerModel]:
     """Return a model for each machine of which enough was recorded.
+
+    A machine is learnt from the instant on at which all the workers were there that are there now.
 
     Raises
     ------
     ForecastError
         When there is too little of every machine.
     MissingExtraError
-        When JAX is not installed.
+        When JAX is needed and not installed.
     """
     settings = settings or TrainerSettings()
-    found: dict[str, IdrnnModel] = {}
+    found: dict[str, WorkerModel] = {}
     failure: ForecastError | None = None
-    for machine, table in to_tables(samples, settings.step_s).items():
+    settled = present_workers(samples, settings.step_s, settled=True)
+    for machine, table in to_tables(settled, settings.step_s).items():
         try:
-            found[machine] = (train or _train)(table, settings.network)
+            found[machine] = train(kind, table, settings.network, topology)
         except ForecastError as error:
             failure = error
     if not found:
@@ -102,36 +57,44 @@ def train_models(
 class HealthTrainer:
     """Retrains models from time to time, in the background.
 
+    A model that predicted the part of the run that was held back worse than the last value would have is not used.
+
     Parameters
     ----------
+    kind : {"linear", "idrnn"}
+        Which model.
     recent : callable
         Returns the features recorded since an instant.
     settings : TrainerSettings
         When, and on what.
-    directory : ModelDirectory, optional
+    topology : str
+        The fingerprint of the topology that runs.
+    kept : KeptModels, optional
         Where models are kept.
     events : EventSink, optional
-        Receives ``model.trained`` and ``model.failed``.
-    train : callable, optional
+        Receives ``model.trained``, ``model.rejected`` and ``model.failed``.
+    train : callable
         How one is trained.
     """
 
     def __init__(
         self,
+        kind: str,
         recent: Callable[[float], Sequence[FeatureSample]],
         settings: TrainerSettings | None = None,
         *,
-        directory: ModelDirectory | None = None,
+        topology: str = "",
+        kept: KeptModels | None = None,
         events: EventSink | None = None,
-        train: Train | None = None,
+        train: Train = train_model,
     ) -> None:
-        self.settings = settings or TrainerSettings()
-        self._recent, self._directory, self._train = recent, directory, train
+        self.settings, self._kind, self._topology = settings or TrainerSettings(), kind, topology
+        self._recent, self._kept, self._train = recent, kept, train
         self._events: EventSink = EventLog() if events is None else events
-        self._job: Job[dict[str, IdrnnModel]] = Job()
+        self._job: Job[dict[str, WorkerModel]] = Job()
         self._due_s: float | None = None
 
-    def tick(self, now_s: float) -> dict[str, IdrnnModel] | None:
+    def tick(self, now_s: float) -> dict[str, WorkerModel] | None:
         """Start a training that is due; return new models once when they are ready, else None."""
         settings = self.settings
         if self._due_s is None or now_s < self._due_s - max(settings.every_s, settings.first_after_s):
@@ -139,34 +102,33 @@ class HealthTrainer:
         if now_s >= self._due_s and not self._job.running:
             self._due_s = now_s + settings.every_s
             self._job.start(lambda: self._run(now_s))
-        return self._job.result() or None
+        found = self._job.result()
+        if found is not None and not found:  # too little was recorded yet, say: that may soon be otherwise
+            self._due_s = min(self._due_s, now_s + _AGAIN_S)
+        return found or None
 
-    def wait(self) -> dict[str, IdrnnModel] | None:
+    def wait(self) -> dict[str, WorkerModel] | None:
         """Wait for a training that is under way, and return its models."""
         return self._job.wait() or None
 
-    def _run(self, now_s: float) -> dict[str, IdrnnModel]:
+    def _run(self, now_s: float) -> dict[str, WorkerModel]:
         try:
-            models = train_models(self._recent(now_s - self.settings.history_s), self.settings, self._train)
-            if self._directory is not None:
-                self._directory.save(models)
+            recent = self._recent(now_s - self.settings.history_s)
+            trained = train_models(self._kind, recent, self.settings, self._topology, self._train)
+            models = {machine: model for machine, model in trained.items() if not model.validation_error > 1}
+            if self._kept is not None and models:
+                self._kept.save(models)
         except (ForetideError, OSError) as error:
-            self._emit(now_s, "model.failed", f"{error}; the models in use stay", "warning")
+            self._emit(now_s, "model.failed", f"{error}; who judged workers goes on", "warning")
             return {}
-        errors = ", ".join(f"{machine} {model.validation_error:.3g}" for machine, model in models.items())
-        self._emit(now_s, "model.trained", f"models of workers, validation errors: {errors}", "info")
+        for machine, model in trained.items():
+            words = f"{self._kind} model of the workers of {machine}"
+            words += f", {model.validation_error:.2f} of the last value's error where it was held back"
+            if machine in models:
+                self._emit(now_s, "model.trained", words, "info")
+            else:
+                self._emit(now_s, "model.rejected", f"{words}; who judged workers goes on", "warning")
         return models
 
     def _emit(self, now_s: float, kind: str, message: str, severity: Severity) -> None:
         self._events.emit(Event(now_s, kind, message, severity))
-
-
-def _train(table: MachineTable, settings: IdrnnSettings) -> IdrnnModel:
-    # Imported here, because models are loaded and used without JAX.
-    with needs_extra("deep", "training of a model of workers"):
-        from foretide.health.idrnn.training import train_idrnn
-    return train_idrnn(table, settings)
-
-
-def _file_name(machine: str) -> str:
-    return re.sub(r"[^\w.-]", "_", machine) + _SUFFIX

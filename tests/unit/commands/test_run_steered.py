@@ -162,6 +162,7 @@ class TestCommand:
             ([APP, "--compare", "static-peak,nobody"], "nobody"),
             ([APP, "--compare", " "], "'--compare': expected at least one policy"),
             ([APP, "--compare", "pasps", "--path", "x"], "every policy starts afresh"),
+            ([APP, "--health", "idrn"], "did you mean 'idrnn'"),
             ([APP, "--executors", "many"], "the fewest and the most, such as 1:4"),
             ([APP, "--policy", "none", "--html", "x.html"], "a run that is steered"),
             (["no-such-app"], "no-such-app"),

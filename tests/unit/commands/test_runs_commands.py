@@ -15,6 +15,7 @@ from foretide.cli import app
 from foretide.clock import ManualClock
 from foretide.control import ControlLoop, FluidSystem, LoopSettings, Parts
 from foretide.control.recorded import RecordedMetrics
+from foretide.events import Event
 from foretide.forecast import Lr
 from foretide.latency import LatencyHistogram
 from foretide.plan import PaSps
@@ -117,6 +118,22 @@ def test_export_writes_a_trace(runner: CliRunner, run_id: str, tmp_path: Path) -
     assert load_trace(out).rates.tolist() == [150.0] * 4 + [300.0] * 4
     printed = runner.invoke(app, ["runs", "export", "words", "--source", "in"]).stdout
     assert printed.splitlines()[:2] == ["second,events_per_second,in", "0,150.000,150.000"]
+
+
+def test_i6_show_lists_decisions_about_workers(runner: CliRunner, store_name: str) -> None:
+    with RunStore(store_name, threaded=False) as store, store.begin_run(RunSpec(topology=flow_of_one())) as recorder:
+        data = {
+            "worker": "2",
+            "reason": "slow",
+            "measured": {"queueing_ms": 120.0},
+            "predicted": {"queueing_ms": 345.0},
+        }
+        recorder.emit(Event(recorder.now_s(), "health.bypassed", "worker 2: slow", "warning", data))
+    shown = runner.invoke(app, ["runs", "show", "latest"]).stdout
+    for words in ("bypassed", "slow", "queueing_ms 120", "queueing_ms 345"):
+        assert words in shown
+    [entry] = json.loads(runner.invoke(app, ["runs", "show", "latest", "--json"]).stdout)["workers"]
+    assert (entry["worker"], entry["decision"], entry["predicted"]) == ("2", "bypassed", {"queueing_ms": 345.0})
 
 
 def test_i3_export_writes_features_as_csv_json_or_parquet(

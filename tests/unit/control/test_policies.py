@@ -204,6 +204,11 @@ class TestAsked:
 
     def test_an_application_gets_a_slot_for_every_replica_of_its_pools(self, topology: Topology) -> None:
         assert default_master(topology) == "local[16]"
+        assert default_master(topology, workers=3) == "local-cluster[3,6,1024]"
+        assert RunRequest(named="twitter-classification", health="none").master_for(topology) == "local[16]"
+        watched = RunRequest(named="twitter-classification", health="peers")
+        assert watched.master_for(topology) == "local-cluster[4,4,1024]"
+        assert RunRequest(named="my.py", health="peers").steered
 
     def test_what_is_said_wins_over_the_file_and_the_file_over_defaults(
         self, topology: Topology, tmp_path: Path

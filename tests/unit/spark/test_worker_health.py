@@ -10,18 +10,22 @@ from typing import Any
 
 import pytest
 from schedulers import FakeScheduler
+from waiting import wait_for
+from worker_tables import interfered, samples_of
 
 from foretide.clock import ManualClock
 from foretide.errors import ActuatorError, ConfigError
 from foretide.health import task_features as host_features
 from foretide.health.bypass import BypassSettings
-from foretide.health.features import MACHINE_NAMES, WORKER_NAMES
-from foretide.health.manager import HealthSettings, WorkerSignals
+from foretide.health.features import MACHINE_NAMES, TARGETS, WORKER_NAMES
+from foretide.health.kept import ModelDirectory
+from foretide.health.manager import WorkerSignals
+from foretide.health.settings import HealthSettings, TrainerSettings
 from foretide.health.task_features import FeatureOrder, TaskTimes, collect
 from foretide.spark.tasks.statistics import BatchStatistics
 from foretide.spark.tasks.workers import FeatureLog, worker_statistics
 from foretide.spark.workers.bypassing import ExecutorBypass, SplitBypass
-from foretide.spark.workers.health import HealthWatch, signals_of
+from foretide.spark.workers.health import HealthWatch, signals_of, watch_health
 from foretide.spark.workers.running_tasks import TaskState, stragglers
 from foretide.store import FeatureSample
 
@@ -275,7 +279,7 @@ def slow_batch(batch_id: int, slow: str = "2") -> BatchStatistics:
 
 
 def make_watch(running: FakeRunning, scheduler: FakeScheduler, **more: Any) -> HealthWatch:
-    settings = HealthSettings(bypass=BypassSettings(confirm=2))
+    settings = HealthSettings(by="peers", bypass=BypassSettings(confirm=2))
     return HealthWatch(running, ExecutorBypass(scheduler), settings, clock=ManualClock(), **more)
 
 
@@ -330,3 +334,30 @@ def test_signals_hold_slowness_and_stream_features() -> None:
     [signals] = [each for each in signals_of(slow_batch(0).workers) if each.worker == "2"]
     assert signals.values["slowness"] == pytest.approx(20.0)
     assert signals.values["execution_ms"] == pytest.approx(10.0)
+
+
+def test_i6_a_watch_learns_from_what_it_sees_and_takes_what_was_learnt_over(tmp_path: Path) -> None:
+    kept, settings = ModelDirectory(tmp_path, "linear"), TrainerSettings(first_after_s=0, step_s=5)
+    judge = HealthSettings(by="linear", bypass=BypassSettings(confirm=2))
+    first = HealthWatch(FakeRunning(), ExecutorBypass(scheduler_of(2)), judge, clock=ManualClock(1000.0))
+    first.samples.extend(samples_of(interfered()))
+    first.learn("linear", settings, kept)
+    wait_for(lambda: first.look() or first.events.count("model.trained"))
+    second = HealthWatch(FakeRunning(), ExecutorBypass(scheduler_of(2)), judge, clock=ManualClock(1000.0))
+    second.learn("linear", settings, kept)
+    for watch in (first, second):
+        wait_for(lambda watch=watch: not watch.look() and watch.manager._predictor.models)
+        watch.manager.features(samples_of(interfered(12)))
+        look = watch.manager.look(signals_of(slow_batch(0, slow="").workers))
+        assert look.policy == "predicted-slowdown"
+        assert set(look.view.workers[0].predicted) == set(TARGETS)
+    assert first.events.count("health.degraded") == second.events.count("health.degraded") == 0
+
+
+def test_i6_without_settings_features_are_recorded_and_nobody_is_judged() -> None:
+    results = [task("0", 1, 0.0, 0.1, features=report(1.0, 20.0)), task("1", 1, 0.0, 9.0)]
+    recorder = Recorder()
+    watch = watch_health(FakeRunning(batch(results)), recorder=recorder)  # type: ignore[arg-type]
+    assert watch.look() == []
+    watch.stop()
+    assert (watch.manager, len(recorder.kept)) == (None, 1)

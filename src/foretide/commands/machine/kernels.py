@@ -14,7 +14,7 @@ from foretide.clock import ManualClock
 from foretide.forecast import Auto, Series, make_forecaster
 from foretide.forecast.deep.weights import GATES, Weights
 from foretide.grouping import GROUPINGS, CountMin, HashFamily, Osg, OsgTask, make_grouping
-from foretide.health.idrnn.kernels import gru_layer, sigmoid_layer
+from foretide.health.models.kernels import gru_layer, sigmoid_layer
 from foretide.plan.promise import parse_promise
 from foretide.sim import Keys, MicroBatch, SimulatedSystem, SimulationSettings, Workers, simulate
 from foretide.sim.fronts.clairvoyant import Future, Metric

@@ -16,7 +16,7 @@ from foretide.spark.session.logs import quiet_start
 from foretide.spark.session.shipping import ship_modules
 from foretide.spark.steering.sampling import Sampler
 from foretide.spark.steering.steered_run import SteeredRun, SteeredTopologyRun
-from foretide.spark.workers.health import HealthWatch
+from foretide.spark.workers.health import watch_health
 from foretide.store import RunSpec
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from foretide.commands.running.request import RunRequest
     from foretide.control.starting.beginning import Beginning
     from foretide.control.steering import Steering
+    from foretide.health.settings import HealthSettings
     from foretide.store import RunRecorder, RunStore
     from foretide.topology import Topology
 
@@ -82,7 +83,13 @@ def watched_session(
             yield spark, view, switch
 
 
-def run_plain(spark: SparkSession, options: RunOptions, switch: StopSwitch, store: RunStore | None) -> RunReport:
+def run_plain(
+    spark: SparkSession,
+    options: RunOptions,
+    switch: StopSwitch,
+    store: RunStore | None,
+    health: HealthSettings | None = None,
+) -> RunReport:
     """Run a topology that nobody steers from here; recorded in a store, it can be steered from elsewhere."""
     spec = RunSpec(topology=options.topology, trace=trace_name(options.topology))
     with _recorded(store, spec) as recorder:
@@ -90,7 +97,7 @@ def run_plain(spark: SparkSession, options: RunOptions, switch: StopSwitch, stor
             if recorder is None:
                 switch.follow(run)
             else:
-                watch = HealthWatch(run.running, recorder=recorder)
+                watch = watch_health(run.running, health, recorder=recorder, past=store, events=recorder)
                 with Sampler(run.running, recorder=recorder, events=recorder), watch:
                     switch.follow(run)
         return run.report

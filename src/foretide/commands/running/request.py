@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from foretide.errors import ConfigError
 
@@ -29,6 +29,8 @@ _TD_S = 3.0
 # know nothing of batches are held to it unless a target is set; ours learns what a batch takes.
 _UTILISATION = 0.6
 _NONE = "none"
+# Executors of an application whose workers are watched, as many as there are machines in most experiments.
+_WORKERS = 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +61,8 @@ class RunRequest:
         Where trained models of the forecaster are.
     fresh : bool
         Whether to begin without what earlier runs have learnt.
+    health : str, optional
+        Who judges workers.
     """
 
     named: str | Path
@@ -73,6 +77,7 @@ class RunRequest:
     slo: str | None = None
     models: Path | None = None
     fresh: bool = False
+    health: str | None = None
 
     @property
     def application(self) -> bool:
@@ -87,14 +92,15 @@ class RunRequest:
         """
         if self.policy is not None:
             return self.policy != _NONE
-        given = (self.config, self.forecaster, self.td_s, self.slo)
+        given = (self.config, self.forecaster, self.td_s, self.slo, self.health)
         return any(one is not None for one in given) or self.advisory or self.application
 
     def master_for(self, topology: Topology) -> str:
         """Return where to run."""
         if self.master is not None:
             return self.master
-        return default_master(topology) if self.application else "local[*]"
+        watched = self.settings.health is not None and self.settings.health.by != _NONE
+        return default_master(topology, _WORKERS if watched else None) if self.application else "local[*]"
 
     def open_store(self) -> RunStore | None:
         """Return where runs are recorded; None where they are not."""
@@ -113,8 +119,9 @@ class RunRequest:
         ConfigError
             When an option or the file is wrong.
         """
-        from foretide.config import validated
+        from foretide.config import unknown_name, validated
         from foretide.control import ControlSettings
+        from foretide.health.settings import Judge
         from foretide.plan.promise import parse_promise
 
         values = self._of_file.model_dump(exclude_unset=True)
@@ -129,8 +136,14 @@ class RunRequest:
         if self.slo is not None:
             parse_promise(self.slo, "--slo")
             values["slo"] = self.slo
+        if self.health is not None:
+            if self.health not in get_args(Judge):
+                raise unknown_name("--health", self.health, get_args(Judge))
+            values["health"] = {**(values.get("health") or {}), "by": self.health}
         found = validated(ControlSettings, {**values, "loop": loop}, "control")
         found.make_forecaster()  # which says what is wrong with its name or settings
+        if found.health is not None:
+            found.health.make_policy()
         return found
 
     @cached_property
@@ -213,12 +226,14 @@ def default_policy() -> str:
     return next(name for name in _DEFAULT_POLICIES if name in PLANNERS)
 
 
-def default_master(topology: Topology) -> str:
+def default_master(topology: Topology, workers: int | None = None) -> str:
     """Return where an application runs: here, with a slot for every replica of its pools.
 
-    More slots than cores are of use where replicas wait for others most of the time.
+    More slots than cores are of use where replicas wait for others most of the time. With so many `workers` it is a
+    small cluster on this machine, whose executors can be bypassed.
     """
-    return f"local[{max(2, int(topology.maximum_replicas.sum()))}]"
+    slots = max(2, int(topology.maximum_replicas.sum()))
+    return f"local[{slots}]" if workers is None else f"local-cluster[{workers},{-(-slots // workers)},1024]"
 
 
 def _given(values: dict[str, Any]) -> dict[str, Any]:

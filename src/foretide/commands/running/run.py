@@ -50,6 +50,14 @@ def run(
             metavar="pNN<TIME",
         ),
     ] = None,
+    health: Annotated[
+        str | None,
+        typer.Option(
+            help="Watch the workers and bypass slow ones, judged by a model (linear, idrnn) or by their peers; none: "
+            "only record their features. Applications then run on four executors here.",
+            metavar="idrnn|linear|peers|none",
+        ),
+    ] = None,
     advisory: Annotated[bool, typer.Option("--advisory", help="Decide and show, but change nothing.")] = False,
     compare: Annotated[
         str | None,
@@ -131,8 +139,8 @@ def run(
     """Run a topology on Spark, steer it ahead of its load, show how it does, and report when it is over.
 
     An application is steered by the policy 'foretide' unless --policy names another; a topology of your own if you
-    name a policy, --td, --forecaster, --config or --advisory. Options of a trace hold for all sources of that kind.
-    Ctrl-C lets what is inside come through and then stops; a second one stops at once.
+    name a policy, --td, --forecaster, --health, --config or --advisory. Options of a trace hold for all sources of that
+    kind. Ctrl-C lets what is inside come through and then stops; a second one stops at once.
 
     The exit status is 0 if all events went through, 4 if some failed (they are listed, and kept in the dead-letter
     log), 2 if an error stopped the run, such as an operator on which most events fail, and 3 if that was not expected.
@@ -172,6 +180,7 @@ def run(
         slo=slo,
         models=models,
         fresh=fresh or compare is not None,
+        health=health,
     )
     topology, seconds = load(), _seconds(minutes)
     _check_path(path, request.master_for(topology))
@@ -213,7 +222,7 @@ def _run_plain(request: RunRequest, options: RunOptions, html_out: Path | None, 
         _opened(None if request.store is None else request.open_store()) as store,
         watched_session(request, options.topology, console) as (spark, _, switch),
     ):
-        report = run_plain(spark, options, switch, store)
+        report = run_plain(spark, options, switch, store, request.settings.health)
     console.print(report_view(report))
     _write_json(json_out, report.to_dict())
     exit_if_failed(report.dead_letters)

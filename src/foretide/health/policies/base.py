@@ -25,6 +25,8 @@ class WorkerView:
         features of the group ``stream``. NaN where nothing is known.
     predicted : mapping of str to float
         Targets expected for the next step, in the units of the features; empty without a model.
+    measured, expected : mappings of str to float
+        Targets of the last step, and what was predicted for it; empty without a model.
     errors : mapping of str to float
         By how much targets differ from what was predicted for this step, in units of the range that the model was
         trained in; empty without a model.
@@ -35,6 +37,8 @@ class WorkerView:
     signals: Mapping[str, float] = field(default_factory=dict)
     predicted: Mapping[str, float] = field(default_factory=dict)
     errors: Mapping[str, float] = field(default_factory=dict)
+    measured: Mapping[str, float] = field(default_factory=dict)
+    expected: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,8 @@ class Verdict:
         How badly, in the policy's own units.
     reason : str
         Why, with the numbers.
+    policy : str
+        Whose it is; filled in by who asks the policy.
     """
 
     worker: str
@@ -66,6 +72,7 @@ class Verdict:
     suspicious: bool
     score: float
     reason: str = ""
+    policy: str = ""
 
 
 class HealthPolicy(Settings):

@@ -102,12 +102,14 @@ export function featureLines(history, record) {
   });
 }
 
-const VERDICT = { bypassed: "bad", "slow, kept": "warn", "on probation": "warn" };
+const VERDICT = { suspected: "warn", bypassed: "bad", "slow, kept": "warn", "on probation": "warn" };
 
 function health(record, worker) {
   const found = record.health.get(worker);
-  if (!found) return [make("span", { class: "note" }, "no complaint")];
-  return [make("span", { class: `chip ${VERDICT[found.verdict]}` }, found.verdict), make("div", { class: "note" }, `${clock(record.time(found.at_s))} ${found.reason}`)];
+  const last = record.judged[worker];
+  const times = last && last.predicted ? make("div", { class: "note" }, `queueing ${number(last.measured.queueing_ms)} ms, next ${number(last.predicted.queueing_ms)} ms predicted`) : null;
+  if (!found) return [make("span", { class: "note" }, last ? `fine by ${last.policy}` : "no complaint"), times];
+  return [make("span", { class: `chip ${VERDICT[found.verdict]}` }, found.verdict), make("div", { class: "note" }, `${clock(record.time(found.at_s))} ${found.reason}`), times];
 }
 
 function feature(value, unit) {

@@ -6,7 +6,9 @@ const MOST = 4000, POINTS = 900, LISTED = 300;
 // Long enough for a percentile to mean something, short enough for a burst to show.
 const LATENCY_S = 5;
 // What the watch over workers says of one, from the last of these events about it.
-const VERDICTS = { "health.bypassed": "bypassed", "health.spared": "slow, kept", "health.readmitted": "on probation" };
+const VERDICTS = { "health.suspected": "suspected", "health.bypassed": "bypassed", "health.spared": "slow, kept", "health.readmitted": "on probation" };
+// Once a minute: what is thought of all workers, with what was predicted and measured.
+const JUDGED = "health.judged";
 
 export class Record {
   static async load(id, span) {
@@ -21,7 +23,7 @@ export class Record {
       get(path(`/decisions?last=${LISTED}`)),
       get(path(`/events?last=${LISTED}`)),
       get(path("/features")),
-      ...Object.keys(VERDICTS).map((kind) => get(path(`/events?last=${LISTED}&kind=${kind}`))),
+      ...[JUDGED, ...Object.keys(VERDICTS)].map((kind) => get(path(`/events?last=${kind === JUDGED ? 1 : LISTED}&kind=${kind}`))),
     ]);
     const record = new Record(run, topology);
     record.fill(measured, forecasts, latencies);
@@ -40,7 +42,7 @@ export class Record {
   }
 
   constructor(run, topology) {
-    Object.assign(this, { run, topology, row: null, decisions: [], events: [], features: new Map(), health: new Map() });
+    Object.assign(this, { run, topology, row: null, decisions: [], events: [], features: new Map(), health: new Map(), judged: {} });
     this.at = [];
     this.input = [];
     this.queue = [];
@@ -143,6 +145,7 @@ export class Record {
   }
 
   judge(event) {
+    if (event.kind === JUDGED) this.judged = event.data.workers || {};
     const verdict = VERDICTS[event.kind];
     if (verdict && event.data.worker) this.health.set(event.data.worker, { verdict, at_s: event.at_s, reason: event.data.reason || event.message });
   }

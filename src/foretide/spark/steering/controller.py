@@ -40,7 +40,7 @@ from foretide.spark.steering.actuator import Changeable, SparkActuator
 from foretide.spark.steering.monitor import Sample, SparkMonitor
 from foretide.spark.steering.sampling import Sampled, Sampler, SampleRecorder
 from foretide.spark.steering.waking import grown_backlog, promise_at_risk
-from foretide.spark.workers.health import FeatureRecorder, HealthWatch
+from foretide.spark.workers.health import FeatureRecorder, watch_health
 from foretide.store import RunStore
 from foretide.topology import Topology
 
@@ -61,6 +61,11 @@ class Steerable(Sampled, Changeable, Protocol):
     @property
     def cores(self) -> int:
         """Tasks that Spark runs side by side."""
+        ...
+
+    @property
+    def spark(self) -> Any:
+        """The session that it runs in."""
         ...
 
     def overridden(self, now_s: float) -> Mapping[str, int]:
@@ -172,8 +177,16 @@ class Controller(Background):
             clock=self._clock,
             ticks=ticks,
         )
-        #: Records the features of workers and machines (SPEC I3).
-        self.health = HealthWatch(running, recorder=recorder, clock=self._clock)
+        given = beginning or Beginning()
+        #: Records the features of workers and machines (SPEC I3), and bypasses workers that misbehave.
+        self.health = watch_health(
+            running,
+            steering.settings.health,
+            recorder=recorder,
+            past=given.past,
+            events=self._events,
+            clock=self._clock,
+        )
         self.actuator = SparkActuator(running, executors)
         self._housekeeper = None if executors is None else Housekeeper(executors, self._events)
         #: The records of the latest cycles, oldest first.
@@ -181,7 +194,6 @@ class Controller(Background):
         self._drift = DriftWatch(dict(steering.execution_s), self._events)
         self._last_counts: ExecutorCounts | None = None
         self._refused, self._slots_ahead = "", 0
-        given = beginning or Beginning()
         self.rehearsal = given.rehearsal or Rehearsal(running.topology, steering)
         self._shelf = ModelShelf(steering)
         self.loop = self._make_loop(running, given.guarded(steering.make_planner()))

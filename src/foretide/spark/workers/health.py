@@ -6,28 +6,40 @@ import logging
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 from foretide.background import Background
 from foretide.clock import Clock, SystemClock
-from foretide.events import EventLog, EventSink, FanOut
+from foretide.events import Event, EventLog, EventSink, FanOut, Severity
 from foretide.health.features import WORKER_NAMES
-from foretide.health.manager import HealthManager, HealthSettings, Look, WorkerActuator, WorkerSignals
+from foretide.health.kept import Keeper, KeptModels, ModelDirectory, StoredModels
+from foretide.health.manager import HealthManager, Look, WorkerActuator, WorkerSignals
 from foretide.health.predictor import HealthPredictor
 from foretide.health.readings import STREAM, stream_features
+from foretide.health.settings import HealthSettings, TrainerSettings
 from foretide.health.trainer import HealthTrainer
-from foretide.spark.executors import open_scheduler
+from foretide.spark.executors import ExecutorsUnavailable, open_scheduler
 from foretide.spark.tasks.statistics import BatchStatistics
 from foretide.spark.tasks.workers import FeatureLog, WorkerStatistics
-from foretide.spark.workers.bypassing import ExecutorBypass, Replacement
+from foretide.spark.workers.bypassing import ExecutorBypass
 from foretide.spark.workers.running_tasks import RunningTasks
-from foretide.store import FeatureSample
+from foretide.store import FeatureSample, RunStore, fingerprint
+from foretide.topology import Topology
 
-__all__ = ["Batches", "FeatureRecorder", "HealthWatch", "Presence", "signals_of", "watch_health"]
+__all__ = [
+    "Batches",
+    "FeatureRecorder",
+    "HealthRecorder",
+    "HealthWatch",
+    "Presence",
+    "Watchable",
+    "signals_of",
+    "watch_health",
+]
 
 _LOG = logging.getLogger(__name__)
 _POLL_S = 0.2
-_KEPT = 100_000
+_KEPT = 50_000
 
 
 class FeatureRecorder(Protocol):
@@ -43,6 +55,24 @@ class Batches(Protocol):
 
     def batches(self) -> Sequence[BatchStatistics]:
         """Return the statistics of the latest batches, in the order of their start."""
+        ...
+
+
+class HealthRecorder(FeatureRecorder, Keeper, Protocol):
+    """Keeps features and models; `foretide.store.RunRecorder` is one."""
+
+
+class Watchable(Batches, Protocol):
+    """A running topology whose workers are watched; `RunningTopology` is one."""
+
+    @property
+    def topology(self) -> Topology:
+        """What runs."""
+        ...
+
+    @property
+    def spark(self) -> Any:
+        """Where it runs."""
         ...
 
 
@@ -111,12 +141,13 @@ class HealthWatch(Background):
         super().__init__()
         self._running_tasks, self._machines = running_tasks, dict[str, str]()
         self.events = EventLog(10_000)
-        sinks = [self.events] if events is None else [self.events, events]
+        #: Where its events go.
+        self.sink = FanOut(*([self.events] if events is None else [self.events, events]))
         self._clock = clock or SystemClock()
         self.manager = (
             None
             if actuator is None
-            else HealthManager(actuator, settings, predictor=predictor, events=FanOut(*sinks), clock=self._clock)
+            else HealthManager(actuator, settings, predictor=predictor, events=self.sink, clock=self._clock)
         )
         self._running, self._actuator, self._trainer, self._recorder = running, actuator, trainer, recorder
         self._log, self._seen = FeatureLog(), dict[str, int]()
@@ -138,8 +169,27 @@ class HealthWatch(Background):
             if self._running_tasks is not None and (stalled := self._running_tasks.signals()):
                 looks.append(self._look_at(self.manager, self._actuator, stalled))
             if self._trainer is not None and (models := self._trainer.tick(self._clock.now_s())):
-                self.manager.adopt(HealthPredictor(models))
+                self.manager.adopt(models)
         return looks
+
+    def learn(self, kind: str, settings: TrainerSettings, kept: KeptModels | None = None, topology: str = "") -> None:
+        """Take over the models of an earlier run, and train others from time to time on what is seen here.
+
+        Raises
+        ------
+        HealthModelError
+            When a model that is kept does not fit.
+        """
+        if self.manager is not None and kept is not None:
+            self.manager.adopt(kept.load())
+        self._trainer = HealthTrainer(kind, self._recent, settings, topology=topology, kept=kept, events=self.sink)
+
+    def tell(self, kind: str, message: str, severity: Severity = "info") -> None:
+        """Tell all who listen of something that happened."""
+        self.sink.emit(Event(self._clock.now_s(), kind, message, severity))
+
+    def _recent(self, since_s: float) -> list[FeatureSample]:
+        return [sample for sample in tuple(self.samples) if sample.at_s > since_s]
 
     def _look_at(self, manager: HealthManager, actuator: Presence, stalled: Sequence[WorkerSignals]) -> Look:
         """Judge workers whose tasks stall; those that have nothing to do count as usual."""
@@ -196,42 +246,68 @@ def signals_of(workers: Mapping[str, WorkerStatistics]) -> list[WorkerSignals]:
 
 
 def watch_health(
-    running: Batches,
-    spark: object,
+    running: Watchable,
     settings: HealthSettings | None = None,
     *,
-    replacement: Replacement = "at once",
-    recorder: FeatureRecorder | None = None,
+    recorder: HealthRecorder | None = None,
+    past: RunStore | None = None,
     events: EventSink | None = None,
+    clock: Clock | None = None,
 ) -> HealthWatch:
-    """Start to watch the executors of a running topology; stop it with ``stop()``, or leave it as a context.
+    """Return a watch over the workers of a running topology; as a context it starts and stops.
+
+    Features are recorded in any case. Executors are judged and bypassed where there are any: on ``local[n]`` and Spark
+    Connect the event ``health.unavailable`` says that there are none.
 
     Parameters
     ----------
     running : RunningTopology
         What is watched.
-    spark : SparkSession
-        Where it runs.
-    settings : HealthSettings
-        Policy and patience.
-    replacement : {"at once", "after cool-down", "never"}
-        When another executor is asked for in place of one that is bypassed.
-    recorder, events
-        Keep features, and hear what happens.
+    settings : HealthSettings, optional
+        Who judges workers, and when they are bypassed; nobody does without it.
+    recorder : RunRecorder, optional
+        Keeps features, and models for later runs.
+    past : RunStore, optional
+        Where earlier runs are, whose models are taken over.
+    events : EventSink, optional
+        Hears what happens.
+    clock : Clock
+        Tells the time.
 
     Raises
     ------
-    ExecutorsUnavailable
-        On Spark Connect and on ``local[n]``, which have no executors to go around.
+    HealthModelError
+        When a model in the folder of the settings is not about this topology or these features.
+    ConfigError
+        When there is no rule of that name.
     """
-    settings = settings or HealthSettings()
+    clock = clock or SystemClock()
+    if settings is None or settings.by == "none":
+        return HealthWatch(running, recorder=recorder, events=events, clock=clock)
+    settings.make_policy()
+    try:
+        scheduler = open_scheduler(running.spark)
+    except ExecutorsUnavailable as error:
+        watch = HealthWatch(running, recorder=recorder, events=events, clock=clock)
+        watch.tell("health.unavailable", f"no worker is judged, features are recorded only: {error}", "warning")
+        return watch
+    # All executors of such a cluster are on one machine: another one would do no better before the cool-down is over.
+    alone = str(running.spark.sparkContext.master).startswith("local-cluster")
     watch = HealthWatch(
         running,
-        ExecutorBypass(open_scheduler(spark), replacement=replacement),
+        ExecutorBypass(scheduler, replacement="after cool-down" if alone else "at once"),
         settings,
-        running_tasks=RunningTasks(spark, least_s=settings.stalled_s) if settings.stalled_s else None,
+        running_tasks=RunningTasks(running.spark, least_s=settings.stalled_s) if settings.stalled_s else None,
         recorder=recorder,
         events=events,
+        clock=clock,
     )
-    watch.start()
+    if settings.model is not None:
+        identity = fingerprint(running.topology)
+        kept: KeptModels = (
+            StoredModels(running.topology, settings.model, past, recorder, watch.sink)
+            if settings.models is None
+            else ModelDirectory(settings.models, settings.model, identity)
+        )
+        watch.learn(settings.model, settings.trainer, kept, identity)
     return watch

@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from foretide.health.idrnn.scaling import Floats32
-from foretide.health.idrnn.settings import IdrnnSettings
+from foretide.health.models.scaling import Floats32
+from foretide.health.models.settings import IdrnnSettings
 
 __all__ = ["GruLayer", "IdrnnNetwork"]
 
@@ -57,7 +57,7 @@ class IdrnnNetwork(eqx.Module):
 
     @classmethod
     def random(cls, settings: IdrnnSettings, width: int, targets: int, draw: np.random.Generator) -> IdrnnNetwork:
-        """Return a network with fresh weights, for these numbers of inputs and targets; its output is 0 at first."""
+        """Return a network with fresh weights, for these numbers of inputs and targets."""
         first, second, between = settings.interference_units, settings.worker_units, settings.representation
         return cls(
             GruLayer.random(width, first, draw),
@@ -65,11 +65,11 @@ class IdrnnNetwork(eqx.Module):
             (_uniform(draw, first, (first, between)), jnp.zeros(between, jnp.float32)),
             GruLayer.random(between + targets, second, draw),
             GruLayer.random(second, second, draw),
-            (jnp.zeros((second, targets), jnp.float32), jnp.zeros(targets, jnp.float32)),
+            (_uniform(draw, second, (second, targets)), jnp.zeros(targets, jnp.float32)),
         )
 
     def __call__(self, inputs: Array, targets: Array) -> Array:
-        """Return what it adds to the linear memory one step ahead, over windows, workers and targets.
+        """Return targets one step ahead, over windows, workers and targets.
 
         `inputs` is over windows, steps and features, `targets` over windows, steps, workers and targets.
         """

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from foretide._numba import njit
-from foretide.health.idrnn.scaling import Floats32
+from foretide.health.models.scaling import Floats32
 
 __all__ = ["gru_layer", "sigmoid_layer"]
 
