@@ -44,8 +44,8 @@ OURS = default_policy()
 EAGER, PATIENT = f"{OURS}:0.9", f"{OURS}:1.8"
 # Ours with a promise about the .95 quantile, in milliseconds.
 PROMISED = f"{OURS}@600"
-# The lag rule: events that wait for each replica, and seconds of cool-down. A quick one and a calm one; the whole sweep is
-# the simulator's (`foretide compare --front`), since each costs a minute on every input here.
+# The lag rule: events that wait for each replica, and seconds of cool-down. A quick one and a calm one; the whole sweep
+# is the simulator's (`foretide compare --front`), since each costs a minute on every input here.
 LAGS = ("threshold:50/3", "threshold:100/10")
 POLICIES = ("static-peak", OURS, EAGER, PATIENT, PROMISED, "pasps", *LAGS)
 TRACES = ("pasps_twitter_smoothed", "pasps_twitter_raw", "pasps_dns", "made:on-off")
