@@ -18,6 +18,7 @@ from foretide.latency import LatencyHistogram
 from foretide.records import Hiring
 from foretide.spark.batches.drops import Drop
 from foretide.spark.batches.routing import Router
+from foretide.spark.batches.states import HotKey
 from foretide.spark.inputs.positions import InputState
 from foretide.spark.settings import EngineSettings
 from foretide.spark.tasks.cells import RESULT, read_result, unpack
@@ -158,6 +159,7 @@ class FakeRun:
     by_hand: dict[str, int] = field(default_factory=dict)
     failed: list[Failure] = field(default_factory=list)
     dropped: list[Drop] = field(default_factory=list)
+    hot: list[HotKey] = field(default_factory=list)
     refuse: Exception | None = None
     broken: Exception | None = None
     settings: EngineSettings = field(default_factory=EngineSettings)
@@ -179,6 +181,9 @@ class FakeRun:
 
     def drops(self) -> list[Drop]:
         return list(self.dropped)
+
+    def hot_keys(self) -> list[HotKey]:
+        return list(self.hot)
 
     def replicas(self) -> dict[str, int]:
         return dict(self.plan)

@@ -12,6 +12,7 @@ from foretide.clock import ManualClock
 from foretide.errors import MetricsError
 from foretide.events import EventLog
 from foretide.spark.batches.drops import Drop
+from foretide.spark.batches.states import HotKey
 from foretide.spark.inputs.positions import InputState
 from foretide.spark.steering.monitor import Sample, SparkMonitor
 from foretide.spark.steering.sampling import Sampler
@@ -254,6 +255,17 @@ class TestSampler:
                 "raise timeout_s",
             ),
         ]
+
+    def test_a_hot_key_is_an_event_once(self, run: Any, time_: Ticker) -> None:
+        log = EventLog()
+        sampler = Sampler(run, 1.0, events=log, clock=time_.clock, ticks=lambda: time_.ticks)
+        for part in (0.6, 0.7):
+            run.hot = [HotKey("count", "('the',)", part, 4)]
+            time_.pass_s(1.0)
+            sampler.sample()
+        [event] = log
+        assert (event.kind, event.severity, event.data["part"]) == ("key.hot", "warning", 0.6)
+        assert "key ('the',) has 60% of the rows of a batch that 4 tasks share" in event.message
 
     @pytest.fixture
     def events(self) -> EventLog:

@@ -28,7 +28,7 @@ from foretide.spark.batches.ends import StageEnds
 from foretide.spark.batches.failures import FailureWatch
 from foretide.spark.batches.job import StageJob
 from foretide.spark.batches.routing import Router
-from foretide.spark.batches.states import StageStates
+from foretide.spark.batches.states import HotKey, StageStates
 from foretide.spark.errors import BatchInterrupted
 from foretide.spark.inputs.edges import EdgeStore
 from foretide.spark.inputs.faults import read_fault
@@ -110,6 +110,11 @@ class StageRunner:
     def drops(self) -> Sequence[Drop]:
         """What its queues dropped since the start, one entry for each queue and reason."""
         return tuple(self._drops.drops.values())
+
+    @property
+    def hot_keys(self) -> Sequence[HotKey]:
+        """Keys of its states that were too hot for one task."""
+        return tuple(self._states.hot_keys.values())
 
     def start(self) -> None:
         """Start the streaming query."""
@@ -197,7 +202,7 @@ class StageRunner:
         self._watch.look(done.results, rows or {}, letters)
         too_old = too_old_of(done.results, self._feed.too_old())
         commits = self._ends.commit(batch_id, done.results, done.collected, transactions, letters)
-        self._states.learn(commits, done.results)
+        self._states.learn(commits, done.results, tasks)
         dropped = self._drops.look(self._feed.dropped(), too_old)
         self._feed.finished()
         batch = BatchStatistics(self.stage.id, batch_id, config.version, slots, rows or {}, started_at_s)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from foretide.compile.stages import Stage
 from foretide.grouping import Grouping
+from foretide.spark.batches.failures import FAILURE_LOGGER
 from foretide.spark.settings import EngineSettings
 from foretide.state.changes import StateOrder
 from foretide.state.deal import Dealt
@@ -15,9 +17,40 @@ from foretide.store.workspace import Workspace
 from foretide.topology import Topology
 from foretide.transport.contract import BatchWriter, Commit, Log
 
-__all__ = ["StageStates"]
+__all__ = ["HotKey", "StageStates"]
 
 _PARTITIONS = 64
+# A key is hot that has so many times a task's even part of at least so many rows.
+_HOT, _ENOUGH_ROWS = 1.5, 1_000
+
+
+@dataclass(frozen=True)
+class HotKey:
+    """A key that has so large a part of a batch that its task is late, however many replicas there are.
+
+    >>> str(HotKey("count", "('the',)", 0.6, 4)).partition(",")[0]
+    "operator 'count': key ('the'"
+    """
+
+    operator: str
+    key: str
+    part: float
+    tasks: int
+
+    @property
+    def kind(self) -> tuple[str, str]:
+        """What tells one from another."""
+        return self.operator, self.key
+
+    def __str__(self) -> str:
+        return (
+            f"operator {self.operator!r}: key {self.key} has {self.part:.0%} of the rows of a batch that {self.tasks} "
+            "tasks share, and one task must do them all; split the key, or add up before the exchange"
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        return asdict(self)
 
 
 class StageStates:
@@ -51,6 +84,8 @@ class StageStates:
             )
             for operator in stage.keyed
         ]
+        #: Keys that were too hot for one task, by operator and key.
+        self.hot_keys: dict[tuple[str, str], HotKey] = {}
         self._into = {
             ledger.operator: [plan.number for plan in stage.exchanges if plan.edge.end == ledger.operator]
             for ledger in self._ledgers
@@ -72,8 +107,21 @@ class StageStates:
         """Return how rows reach the tasks that have their keys, by the number of the edge."""
         return {number: Dealt(order.deal, tasks) for id, order in orders.items() for number in self._into[id]}
 
-    def learn(self, commits: Mapping[int, Commit], results: Iterable[Mapping[str, Any]]) -> None:
-        """Take note of a batch that is committed, and of what its tasks report."""
+    def learn(self, commits: Mapping[int, Commit], results: Iterable[Mapping[str, Any]], tasks: int) -> None:
+        """Take note of a batch of so many tasks that is committed, and of what they report."""
         found = list(results)
         for ledger in self._ledgers:
-            ledger.learn(commits[ledger.writer], [result["states"][ledger.operator] for result in found])
+            reports = [result["states"][ledger.operator] for result in found]
+            ledger.learn(commits[ledger.writer], reports)
+            self._look_for_hot_keys(ledger.operator, reports, tasks)
+
+    def _look_for_hot_keys(self, operator: str, reports: Iterable[Mapping[str, Any]], tasks: int) -> None:
+        """Warn of a key that no number of tasks makes faster, once."""
+        reports = list(reports)
+        rows = sum(sum(report["rows"].values()) for report in reports)
+        key, most = max((report["hottest"] for report in reports), key=lambda hottest: hottest[1], default=("", 0))
+        if tasks > 1 and rows >= _ENOUGH_ROWS and most > _HOT * rows / tasks:
+            hot = HotKey(operator, key, most / rows, tasks)
+            if hot.kind not in self.hot_keys:
+                FAILURE_LOGGER.warning("%s", hot)
+            self.hot_keys[hot.kind] = hot

@@ -18,6 +18,7 @@ from foretide.records import Hiring
 from foretide.spark.batches.drops import Drop
 from foretide.spark.batches.routing import check_options
 from foretide.spark.batches.stage_runner import StageRunner
+from foretide.spark.batches.states import HotKey
 from foretide.spark.driver.checkpoint import check_checkpoint
 from foretide.spark.driver.query_progress import ProgressLog
 from foretide.spark.inputs.edges import EdgeStore
@@ -258,6 +259,10 @@ class RunningTopology:
     def drops(self) -> list[Drop]:
         """Return what was dropped since the start, one entry for each queue and reason."""
         return [drop for runner in self._stages for drop in runner.drops]
+
+    def hot_keys(self) -> list[HotKey]:
+        """Return the keys of states that were too hot for one task since the start."""
+        return [hot for runner in self._stages for hot in runner.hot_keys]
 
     def inputs(self) -> dict[str, InputState]:
         """Return how far every input has come: sources by their ids, queued edges by their names."""

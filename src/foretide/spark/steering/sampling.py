@@ -17,6 +17,7 @@ from foretide.events import Event, EventLog, EventSink, Severity
 from foretide.latency import LatencyHistogram, Opening
 from foretide.records import Measurement
 from foretide.spark.batches.drops import Drop
+from foretide.spark.batches.states import HotKey
 from foretide.spark.steering.monitor import Observed, Sample, SparkMonitor
 from foretide.store.merging import joined
 from foretide.transport.dead_letters import Failure
@@ -49,6 +50,10 @@ class Sampled(Observed, Protocol):
 
     def drops(self) -> Sequence[Drop]:
         """Return what was dropped since the start, by queue and reason."""
+        ...
+
+    def hot_keys(self) -> Sequence[HotKey]:
+        """Return the keys of states that were too hot for one task since the start."""
         ...
 
 
@@ -140,8 +145,8 @@ class Sampler(Background):
     recorder : SampleRecorder, optional
         Keeps them for good.
     events : EventSink, optional
-        Hears ``metrics.failed`` and ``metrics.back``, and ``operator.failed`` and ``queue.dropped`` at the first
-        failure and drop of each kind.
+        Hears ``metrics.failed`` and ``metrics.back``, and ``operator.failed``, ``queue.dropped`` and ``key.hot`` at the
+        first failure, drop and hot key of each kind.
     period_s : float
         Seconds from one batch to the next, see `SparkMonitor`.
     collected : bool
@@ -252,6 +257,10 @@ class Sampler(Background):
             if drop.kind not in self._told:
                 self._told.add(drop.kind)
                 self._emit("queue.dropped", str(drop), "warning", drop.to_json())
+        for hot in self._running.hot_keys():
+            if hot.kind not in self._told:
+                self._told.add(hot.kind)
+                self._emit("key.hot", str(hot), "warning", hot.to_json())
 
     def _emit(self, kind: str, message: str, severity: Severity, data: Mapping[str, object] | None = None) -> None:
         try:
