@@ -19,6 +19,7 @@ from foretide.commands.running.run_view import ProgressView, report_view
 from foretide.errors import ConfigError
 from foretide.spark.batches.drops import Drop
 from foretide.spark.batches.failures import FAILURE_LOGGER
+from foretide.spark.batches.states import StateSize
 from foretide.spark.driver.run import OperatorReport, Progress, RunReport
 from foretide.spark.session.shipping import modules_beside
 from foretide.topology import Topology, flow, load_topology
@@ -78,6 +79,13 @@ class TestLimits:
         shown.print(report_view(replace(REPORT, drops=(drop,))))
         assert isinstance(shown.file, io.StringIO) and str(drop) in shown.file.getvalue()
         assert replace(REPORT, drops=(drop,)).to_dict()["dropped"] == 7
+
+    def test_the_report_tells_what_is_kept_by_key(self) -> None:
+        report = replace(REPORT, states={"count": StateSize(12_345, 2_500_000)})
+        shown = Console(width=80, record=True, file=io.StringIO())
+        shown.print(report_view(report))
+        assert "state  count  12,345 keys, 2.5 MB" in shown.export_text()
+        assert report.to_dict()["states"] == {"count": {"keys": 12_345, "bytes": 2_500_000}}
 
 
 class TestReplicas:

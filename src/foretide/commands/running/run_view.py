@@ -84,6 +84,10 @@ class ProgressView:
 def report_view(report: RunReport) -> RenderableType:
     """Return a report for a terminal; 80 columns are enough."""
     parts: list[RenderableType] = [_summary(report), Text(), _operators(report), Text(), _latency(report.latency)]
+    parts += [
+        Text.assemble(("state  ", "dim"), (id, "bold cyan"), f"  {size.keys:,} keys, {size.bytes / 1e6:.1f} MB")
+        for id, size in report.states.items()
+    ]
     if report.failures:
         parts.append(failures_view(report.failures))
     parts += [Text(str(drop), style="yellow") for drop in report.drops]

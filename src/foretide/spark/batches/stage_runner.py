@@ -28,7 +28,7 @@ from foretide.spark.batches.ends import StageEnds
 from foretide.spark.batches.failures import FailureWatch
 from foretide.spark.batches.job import StageJob
 from foretide.spark.batches.routing import Router
-from foretide.spark.batches.states import HotKey, StageStates
+from foretide.spark.batches.states import HotKey, StageStates, StateSize
 from foretide.spark.errors import BatchInterrupted
 from foretide.spark.inputs.edges import EdgeStore
 from foretide.spark.inputs.faults import read_fault
@@ -110,6 +110,11 @@ class StageRunner:
     def drops(self) -> Sequence[Drop]:
         """What its queues dropped since the start, one entry for each queue and reason."""
         return tuple(self._drops.drops.values())
+
+    @property
+    def state_sizes(self) -> Mapping[str, StateSize]:
+        """How large the states are that it keeps by key, by operator."""
+        return self._states.sizes
 
     @property
     def hot_keys(self) -> Sequence[HotKey]:

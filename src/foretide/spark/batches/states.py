@@ -17,7 +17,7 @@ from foretide.store.workspace import Workspace
 from foretide.topology import Topology
 from foretide.transport.contract import BatchWriter, Commit, Log
 
-__all__ = ["HotKey", "StageStates"]
+__all__ = ["HotKey", "StageStates", "StateSize"]
 
 _PARTITIONS = 64
 # A key is hot that has so many times a task's even part of at least so many rows.
@@ -51,6 +51,14 @@ class HotKey:
     def to_json(self) -> dict[str, Any]:
         """Return it as plain data."""
         return asdict(self)
+
+
+@dataclass(frozen=True)
+class StateSize:
+    """Keys that have a state, and the bytes that they take on a machine, as far as batches have looked."""
+
+    keys: int
+    bytes: int
 
 
 class StageStates:
@@ -90,6 +98,11 @@ class StageStates:
             ledger.operator: [plan.number for plan in stage.exchanges if plan.edge.end == ledger.operator]
             for ledger in self._ledgers
         }
+
+    @property
+    def sizes(self) -> dict[str, StateSize]:
+        """How large the states are, by operator."""
+        return {ledger.operator: StateSize(ledger.keys, ledger.size) for ledger in self._ledgers}
 
     @property
     def logs(self) -> dict[int, Log]:

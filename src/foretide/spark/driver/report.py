@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from foretide.latency import LatencyHistogram
 from foretide.spark.batches.drops import Drop
+from foretide.spark.batches.states import StateSize
 from foretide.spark.tasks.statistics import OperatorStatistics
 from foretide.transport.dead_letters import Failure
 
@@ -72,6 +73,8 @@ class RunReport:
         Events that operators gave up on, by operator and kind.
     drops : sequence of Drop
         Events that were dropped, by queue and reason.
+    states : mapping of str to StateSize
+        What is kept by key, by operator.
     """
 
     topology: str
@@ -86,6 +89,7 @@ class RunReport:
     latency: Mapping[str, float]
     failures: Sequence[Failure] = ()
     drops: Sequence[Drop] = ()
+    states: Mapping[str, StateSize] = field(default_factory=dict)
 
     @property
     def dropped(self) -> int:

@@ -289,6 +289,7 @@ class _Watch:
             latency=latency_report(self._running.latency()),
             failures=tuple(self._running.failures()),
             drops=drops,
+            states=self._running.state_sizes(),
         )
 
     def _rate(self, now_s: float, arrived: int) -> float:

@@ -18,7 +18,7 @@ from foretide.records import Hiring
 from foretide.spark.batches.drops import Drop
 from foretide.spark.batches.routing import check_options
 from foretide.spark.batches.stage_runner import StageRunner
-from foretide.spark.batches.states import HotKey
+from foretide.spark.batches.states import HotKey, StateSize
 from foretide.spark.driver.checkpoint import check_checkpoint
 from foretide.spark.driver.query_progress import ProgressLog
 from foretide.spark.inputs.edges import EdgeStore
@@ -259,6 +259,10 @@ class RunningTopology:
     def drops(self) -> list[Drop]:
         """Return what was dropped since the start, one entry for each queue and reason."""
         return [drop for runner in self._stages for drop in runner.drops]
+
+    def state_sizes(self) -> dict[str, StateSize]:
+        """Return how large the states are that are kept by key, by operator."""
+        return {id: size for runner in self._stages for id, size in runner.state_sizes.items()}
 
     def hot_keys(self) -> list[HotKey]:
         """Return the keys of states that were too hot for one task since the start."""
