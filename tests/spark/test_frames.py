@@ -205,3 +205,45 @@ def test_sparks_progress_tells_listeners_what_stages_do(
         assert did["duration_s"] == pytest.approx(batch.duration_s)
         assert did["latency_mean_s"] == pytest.approx(batch.latency.mean_s)
     assert listener.rows("told/merge") == 1000
+
+
+def windows(rows: DataFrame) -> DataFrame:
+    """Count events by key and second, a late one no longer."""
+    timed = rows.withWatermark("event_time", "1 hour")
+    return (
+        timed.groupBy("key", sf.window("event_time", "1 second").alias("at")).count().select("key", "at.start", "count")
+    )
+
+
+def test_tasks_of_a_state_that_spark_keeps_change_with_every_batch(
+    spark: SparkSession, tmp_path: Path, write_trace: Write
+) -> None:
+    trace = write_trace(*[400] * 8)
+    job = flow("windows")
+    job.source("in", "trace", trace=trace, until="all").operator(
+        "count",
+        windows,
+        mode="dataframe",
+        stateful=True,
+        output_mode="update",
+        grouping="fields:key",
+        state_partitions=6,
+        replicas=(1, 6, 2),
+    ).operator("pass", lambda rows: rows, mode="arrow", replicas=1).sink("out", "memory")
+    with start(job.build(), spark, tmp_path / "run", SMALL) as running:
+        for replicas in (1, 5, 2, 4):
+            running.change_replicas({"count": replicas})
+            seen = len(running.batches())
+            wait_for(lambda seen=seen: len(running.batches()) > seen + 1, check=running.check)
+        running.wait()
+        found = running.sink("out").table().to_pandas()
+        batches = running.batches()
+    assert {2, 6, 3, 5} <= {batch.slots for batch in batches}
+    used = {batch.slots: {replica for operator, replica in batch.operators} for batch in batches}
+    assert all(max(replicas, default=0) < slots for slots, replicas in used.items())
+    # The last count of each key and second is the one that a batch computation gives.
+    replay = Replay(load_trace(trace), payload("words"), 0)
+    expected = Counter(key for part in replay.events(0, replay.total_events, 0) for key in part["key"].to_pylist())
+    assert found.groupby(["key", "start"])["count"].max().groupby("key").sum().to_dict() == expected
+    [state] = (tmp_path / "run" / "stages").glob("*/checkpoint/state/0")
+    assert len(list(state.glob("[0-9]*"))) == 6

@@ -147,7 +147,7 @@ def declare(options: Options) -> Topology:
             output_mode="update",
             execution_s=0.00005 * windows,
             selectivity=float(windows),
-            replicas=1,
+            replicas=(1, 4),
         )
     )
 

@@ -138,7 +138,7 @@ OPERATOR_OPTIONS: Mapping[OperatorMode, KindOptions] = {
     "rows": _ON_ROWS,
     "pandas": _ON_ROWS,
     "arrow": _ON_ROWS,
-    "dataframe": KindOptions(("output_mode",)),
+    "dataframe": KindOptions(("output_mode", "state_partitions")),
 }
 """The options of an operator, by its mode."""
 

@@ -144,11 +144,11 @@ def _check_operator(operator: Operator) -> Iterator[TopologyError]:
         )
     partitions = operator.options.get("state_partitions", 1)
     if "state_partitions" in operator.options and not (
-        operator.state and isinstance(partitions, int) and 1 <= partitions <= MOST_PARTITIONS
+        operator.stateful and isinstance(partitions, int) and 1 <= partitions <= MOST_PARTITIONS
     ):
         yield wrong(
-            f"state_partitions between 1 and {MOST_PARTITIONS}, of an operator with state=",
-            repr(partitions) if operator.state else "no state",
+            f"state_partitions between 1 and {MOST_PARTITIONS}, of an operator that keeps state",
+            repr(partitions) if operator.stateful else "one that keeps none",
         )
     if operator.execution_s is not None and not (math.isfinite(operator.execution_s) and operator.execution_s > 0):
         yield wrong("an execution time above 0 seconds", operator.execution_s)

@@ -273,7 +273,7 @@ def test_a_call_through_a_function_of_the_user_names_the_line_in_it() -> None:
             "no grouping, or fields:x, since 'a' keeps its state",
         ),
         ({"key": "x", "state": "n long", "state_partitions": 0}, "state_partitions between 1 and 4096"),
-        ({"state_partitions": 8}, "of an operator with state=, got no state"),
+        ({"state_partitions": 8}, "of an operator that keeps state, got one that keeps none"),
     ],
 )
 def test_what_is_wrong_with_a_key_is_named(declared: dict[str, Any], message: str) -> None:

@@ -28,6 +28,7 @@ from foretide.spark.batches.ends import StageEnds
 from foretide.spark.batches.failures import FailureWatch
 from foretide.spark.batches.job import StageJob
 from foretide.spark.batches.routing import Router
+from foretide.spark.batches.state_partitions import state_partitions
 from foretide.spark.batches.states import HotKey, StageStates, StateSize
 from foretide.spark.errors import BatchInterrupted
 from foretide.spark.inputs.edges import EdgeStore
@@ -137,7 +138,7 @@ class StageRunner:
         head = self.stage.operators[0] if self.stage.operators else None
         if head is not None and "output_mode" in head.options:
             writer = writer.outputMode(head.options["output_mode"])
-        with quick_checkpoint_files(self._spark):
+        with quick_checkpoint_files(self._spark), state_partitions(self._spark, head):
             self.query = writer.start()
 
     def run_batch(self, frame: DataFrame, batch_id: int) -> None:

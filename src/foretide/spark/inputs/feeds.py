@@ -23,7 +23,7 @@ from foretide.spark.columns import spark_schema
 from foretide.spark.inputs.columns import input_columns, united_columns
 from foretide.spark.inputs.contract import NEVER_US, InputSpec, StageInput, deal, open_input, schema_text
 from foretide.spark.inputs.edges import EdgeStore
-from foretide.spark.inputs.frames import OWN_KINDS, FirstRound, ForeignFeed, apply, timed
+from foretide.spark.inputs.frames import OWN_KINDS, FirstRound, ForeignFeed, apply, spread, timed
 from foretide.spark.inputs.planned import Planned, Positions
 from foretide.spark.inputs.stage_source import RowCut, StageFeed, read_too_old, read_unread
 from foretide.spark.kafka_options import KafkaSourcePlan
@@ -279,7 +279,8 @@ class RowFeed(SliceFeed):
 
     def first_round(self, frame: DataFrame, tasks: int) -> FirstRound:
         """Spread what the operator has made over the tasks."""
-        return FirstRound(timed(frame).repartition(tasks), entry=self._operator.id)
+        rows = spread(timed(frame), tasks, keeps_state=self._operator.stateful)
+        return FirstRound(rows, entry=self._operator.id)
 
     def letters(self) -> list[DeadLetter]:
         """Return what Spark's tasks have set aside."""

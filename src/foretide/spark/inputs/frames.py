@@ -19,7 +19,7 @@ from foretide.spark.tasks.operators import EVENT_TIME_COLUMN
 from foretide.topology import Operator, Source
 from foretide.transport.dead_letters import DeadLetter
 
-__all__ = ["OWN_KINDS", "FirstRound", "ForeignFeed", "apply", "timed"]
+__all__ = ["OWN_KINDS", "FirstRound", "ForeignFeed", "apply", "spread", "timed"]
 
 #: Kinds of sources that Foretide reads itself.
 OWN_KINDS = ("trace", "kafka")
@@ -66,7 +66,8 @@ class ForeignFeed:
 
     def first_round(self, frame: DataFrame, tasks: int) -> FirstRound:
         """Spread the rows over the tasks."""
-        return FirstRound(timed(frame).repartition(tasks), entry=self._entry)
+        keeps_state = self._operator is not None and self._operator.stateful
+        return FirstRound(spread(timed(frame), tasks, keeps_state=keeps_state), entry=self._entry)
 
     def letters(self) -> list[DeadLetter]:
         """Return nothing: Spark itself deals with what it cannot read."""
@@ -115,6 +116,15 @@ def apply(operator: Operator, rows: DataFrame) -> DataFrame:
             remedy="return the transformed DataFrame, or choose another mode=",
         )
     return result
+
+
+def spread(rows: DataFrame, tasks: int, *, keeps_state: bool) -> DataFrame:
+    """Return rows of a batch in so many tasks.
+
+    State of Spark's belongs to partitions. Where they are put together without an exchange, each task works through
+    several of them, and the number of tasks may be another one in every batch without any state being moved.
+    """
+    return rows.coalesce(tasks) if keeps_state else rows.repartition(tasks)
 
 
 def timed(rows: DataFrame) -> DataFrame:
