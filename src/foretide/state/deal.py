@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 from numpy.typing import NDArray
 
 from foretide.grouping.base import Assignment, Grouping
 from foretide.state.keys import partition_numbers
 
-__all__ = ["Dealt", "deal_out"]
+__all__ = ["Costs", "Dealt", "deal_out"]
 
+# How much of what partitions cost the latest batch says.
+_NEWS = 0.3
+
+# Beyond this, rows and keys of tasks have grown so much alike that their prices are chance.
+_TOLD_APART = 1e6
 # A task keeps its partitions while it has no more than this times its even part.
 _EVEN = 1.05
 
@@ -37,6 +44,57 @@ def deal_out(costs: NDArray[np.float64], tasks: int, before: NDArray[np.int64] |
         dealt[partition] = task
         loads[task] += weights[partition]
     return dealt
+
+
+class Costs:
+    """What the partitions of a state cost, as tasks show: so much for each row, and so much for each key.
+
+    Parameters
+    ----------
+    partitions : int
+        How many there are.
+
+    Examples
+    --------
+    >>> costs = Costs(2)
+    >>> tasks = [(100, 10, 0.020), (10, 10, 0.011)]
+    >>> costs.learn(np.array([100.0, 10.0]), np.array([10.0, 10.0]), tasks)
+    >>> costs.seconds.round(4).tolist()
+    [0.006, 0.0033]
+    """
+
+    def __init__(self, partitions: int) -> None:
+        #: What each partition costs in a batch.
+        self.seconds = np.zeros(partitions)
+        self._squares, self._products = np.zeros((2, 2)), np.zeros(2)
+
+    def learn(
+        self, rows: NDArray[np.float64], keys: NDArray[np.float64], tasks: Iterable[tuple[float, float, float]]
+    ) -> None:
+        """Take note of a batch: rows and keys by partition, and rows, keys and seconds by task."""
+        self._squares *= 1.0 - _NEWS
+        self._products *= 1.0 - _NEWS
+        for own_rows, own_keys, seconds in tasks:
+            work = np.array([own_rows, own_keys])
+            self._squares += np.outer(work, work)
+            self._products += seconds * work
+        per_row, per_key = self._prices()
+        self.seconds += _NEWS * (per_row * rows + per_key * keys - self.seconds)
+
+    def _prices(self) -> tuple[float, float]:
+        """Return what a row and a key cost, by least squares, neither less than nothing."""
+        if np.linalg.cond(self._squares) < _TOLD_APART:
+            both = np.linalg.solve(self._squares, self._products)
+            if (both >= 0).all():
+                return float(both[0]), float(both[1])
+        alone = np.divide(self._products, np.diag(self._squares), out=np.zeros(2), where=np.diag(self._squares) > 0)
+        # Rows and keys that grow alike cannot be told apart; then it does not matter.
+        by_row = self._misfit(alone[0], 0.0) <= self._misfit(0.0, alone[1])
+        return (float(alone[0]), 0.0) if by_row else (0.0, float(alone[1]))
+
+    def _misfit(self, per_row: float, per_key: float) -> float:
+        prices = np.array([per_row, per_key])
+        return float(prices @ self._squares @ prices - 2 * prices @ self._products)
 
 
 class Dealt(Grouping):

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from foretide.errors import ConfigError
 from foretide.files import replace_json
 from foretide.state.changes import PARTITION, Snapshot, StateOrder
-from foretide.state.deal import deal_out
+from foretide.state.deal import Costs, deal_out
 from foretide.transport import ArrowLog, ArrowLogSettings
 from foretide.transport.contract import Commit, Piece
 
@@ -31,8 +31,6 @@ _READER = "snapshots"
 _ROWS_PER_KEY, _LEAST_ROWS = 4, 100_000
 # Commits whose pieces are sent to tasks; older ones they look up themselves.
 _RECENT = 2
-# How much of what partitions cost the latest batch says.
-_NEWS = 0.3
 
 
 class StateLedger:
@@ -85,7 +83,7 @@ class StateLedger:
         self._snapshots = read_snapshots(root)
         self._changed = self._scan(partitions)
         self._recent: deque[tuple[tuple[int, Piece], ...]] = deque(maxlen=_RECENT)
-        self._costs = np.zeros(partitions)
+        self._costs = Costs(partitions)
         self._deal: NDArray[np.int64] | None = None
         self._keys, self._bytes = np.zeros(partitions, dtype=np.int64), np.zeros(partitions, dtype=np.int64)
 
@@ -101,7 +99,7 @@ class StateLedger:
 
     def deal(self, tasks: int) -> NDArray[np.int64]:
         """Return the task of each partition in a batch of so many tasks."""
-        self._deal = deal_out(self._costs, tasks, self._deal)
+        self._deal = deal_out(self._costs.seconds, tasks, self._deal)
         return self._deal
 
     def order(self, deal: NDArray[np.int64], committed: Commit | None) -> StateOrder:
@@ -124,16 +122,19 @@ class StateLedger:
 
     def learn(self, commit: Commit, reports: Iterable[Mapping[str, Any]]) -> None:
         """Take note of a batch that is committed, and of what its tasks report."""
-        rows = np.zeros(self._changed.size)
+        work, tasks = np.zeros((2, self._changed.size)), list[tuple[float, float, float]]()
         taken: dict[int, Snapshot] = {}
         for report in reports:
-            for partition, count in report["rows"].items():
-                rows[int(partition)] += count
+            for partition, counts in report["work"].items():
+                work[:, int(partition)] += counts
+            if report["work"]:
+                rows, keys = map(sum, zip(*report["work"].values(), strict=True))
+                tasks.append((rows, keys, report["seconds"]))
             self._changed[report["changed"]] = commit.end_offset
             for partition, (keys, size) in report["sizes"].items():
                 self._keys[int(partition)], self._bytes[int(partition)] = keys, size
             taken |= {int(partition): Snapshot(*found) for partition, found in report["snapshots"].items()}
-        self._costs += _NEWS * (rows - self._costs)
+        self._costs.learn(work[0], work[1], tasks)
         self._recent.append(tuple(self._places(commit.base_offset, commit.end_offset)))
         if taken:
             self._keep(taken)

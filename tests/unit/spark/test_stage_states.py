@@ -26,7 +26,8 @@ def states(tmp_path: Path) -> StageStates:
 def learn(states: StageStates, batch: int, rows: int, hottest: tuple[str, int], tasks: int) -> None:
     [(number, log)] = states.logs.items()
     commit = log.begin("in", batch).commit([])
-    report: dict[str, Any] = {"rows": {"3": rows}, "hottest": hottest, "changed": [], "sizes": {}, "snapshots": {}}
+    report: dict[str, Any] = {"work": {"3": [rows, 9]}, "seconds": 0.1, "hottest": hottest, "changed": []}
+    report |= {"sizes": {}, "snapshots": {}}
     states.learn({number: commit}, [{"states": {"count": report}}], tasks)
 
 

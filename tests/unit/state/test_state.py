@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from foretide.cli import app
 from foretide.errors import ConfigError
-from foretide.state.deal import Dealt, deal_out
+from foretide.state.deal import Costs, Dealt, deal_out
 from foretide.state.keys import MOST_KEY_BYTES, decode_key, distinct_keys, encode_keys, partitions_of
 from foretide.state.ledger import StateLedger
 from foretide.state.reading import read_state
@@ -97,6 +97,22 @@ def test_costs_are_balanced() -> None:
     assert loads.max() <= max(costs.max(), 1.1 * loads.mean()) < by_number.max()
 
 
+def test_keys_and_rows_have_prices_of_their_own() -> None:
+    costs = Costs(3)
+    rows, keys = np.array([5000.0, 10.0, 100.0]), np.array([1.0, 10.0, 100.0])
+    for _ in range(30):
+        # A task takes 1 ms for a key, and next to nothing for a row.
+        costs.learn(rows, keys, [(5000, 1, 0.001 + 5e-6), (110, 110, 0.11)])
+    assert costs.seconds == pytest.approx(1e-3 * keys, rel=0.02)
+
+
+@pytest.mark.parametrize("tasks", [[], [(10, 10, 0.1)], [(10, 10, 0.1), (20, 20, 0.2)], [(10, 1, 0.2), (10, 9, 0.1)]])
+def test_prices_that_cannot_be_told_apart_are_not_below_nothing(tasks: list[tuple[float, float, float]]) -> None:
+    costs = Costs(2)
+    costs.learn(np.array([10.0, 20.0]), np.array([1.0, 2.0]), tasks)
+    assert np.isfinite(costs.seconds).all() and (costs.seconds >= 0).all() and bool(costs.seconds.any()) == bool(tasks)
+
+
 def test_rows_reach_the_task_that_has_their_key() -> None:
     keys = pa.array([f"user-{number}" for number in range(500)])
     deal = deal_out(np.ones(8), 3)
@@ -146,7 +162,8 @@ class Counting:
                 state.made(info.name)
             segments.append(info)
             taken = {at: list(vars(each).values()) for at, each in state.snapshots(task).items()}
-            report = {"rows": dict.fromkeys(homes[mine].tolist(), 1), "changed": state.changed()}
+            work = {home: (1, 1) for home in homes[mine].tolist()}
+            report = {"work": work, "seconds": 0.01 * mine.size, "changed": state.changed()}
             reports.append(json.loads(json.dumps({**report, "sizes": state.sizes(), "snapshots": taken})))
         if commit:
             self.ledger.learn(transaction.commit(segments), reports)

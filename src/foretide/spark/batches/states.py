@@ -131,7 +131,7 @@ class StageStates:
     def _look_for_hot_keys(self, operator: str, reports: Iterable[Mapping[str, Any]], tasks: int) -> None:
         """Warn of a key that no number of tasks makes faster, once."""
         reports = list(reports)
-        rows = sum(sum(report["rows"].values()) for report in reports)
+        rows = sum(rows for report in reports for rows, _ in report["work"].values())
         key, most = max((report["hottest"] for report in reports), key=lambda hottest: hottest[1], default=("", 0))
         if tasks > 1 and rows >= _ENOUGH_ROWS and most > _HOT * rows / tasks:
             hot = HotKey(operator, key, most / rows, tasks)

@@ -70,7 +70,8 @@ class KeyedRunner(OperatorRunner):
     def reset(self) -> None:
         """Reset the counts for a new task."""
         super().reset()
-        self.rows_by_partition: dict[int, int] = {}
+        #: Rows and keys by partition.
+        self.work: dict[int, tuple[int, int]] = {}
         self.hottest: tuple[str, int] = "", 0
 
     def run_keyed(self, rows: pa.RecordBatch, state: TaskState, partitions: int) -> Outputs:
@@ -98,10 +99,10 @@ class KeyedRunner(OperatorRunner):
         return outputs
 
     def _count(self, piece: _Piece, homes: NDArray[np.int64]) -> None:
-        """Count rows by partition, and find the key that has most."""
+        """Count rows and keys by partition, and find the key that has most."""
         by_key = np.bincount(piece.number, minlength=piece.keys.num_rows)
-        by_partition = np.bincount(homes, weights=by_key)
-        self.rows_by_partition = {int(at): int(by_partition[at]) for at in np.flatnonzero(by_partition)}
+        rows, keys = np.bincount(homes, weights=by_key), np.bincount(homes)
+        self.work = {int(at): (int(rows[at]), int(keys[at])) for at in np.flatnonzero(keys)}
         hot = int(by_key.argmax())
         self.hottest = str(tuple(piece.keys.slice(hot, 1).to_pylist()[0].values())), int(by_key[hot])
 

@@ -152,7 +152,8 @@ class Work:
         runner, state = self._machine.runners[id], self._states[id]
         assert isinstance(runner, KeyedRunner)
         return {
-            "rows": runner.rows_by_partition,
+            "work": runner.work,
+            "seconds": runner.busy_s,
             "hottest": runner.hottest,
             "changed": state.changed(),
             "sizes": state.sizes(),
