@@ -243,7 +243,9 @@ class Broker:
         command += ["--config", str(self.directory / "server.properties")]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
-            got = (done.stderr or done.stdout).strip().splitlines()[-1:]
+            # Lines of a stack trace are indented; the last of the others names the cause.
+            told = (done.stderr or done.stdout).strip().splitlines()
+            got = [line for line in told if not line[:1].isspace()][-1:]
             raise KafkaError(f"broker in {self.directory}: expected its storage to be formatted, got {got}")
 
     def _java(self, jars: str) -> list[str]:
