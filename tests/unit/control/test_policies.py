@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -160,6 +160,16 @@ class TestProfile:
             profile_topology(
                 replace(topology, operators=(replace(first, function=broken, mode="rows"), *others)), events=40
             )
+
+    def test_an_operator_with_a_key_is_measured_with_a_state_in_memory(self) -> None:
+        def count(key: str, rows: list[dict[str, Any]], state: Mapping[str, Any] | None) -> tuple[Any, Any]:
+            n = len(rows) + (state["n"] if state else 0)
+            return {"key": key, "n": n}, {"n": n}
+
+        job = flow("keyed")
+        job.source("in", "trace", trace="pasps_dns").operator("count", count, key="key", state="n long").sink("out")
+        found = profile_topology(job.build(), events=100, pieces=5).operators["count"]
+        assert found.events == 100 and found.execution_s > 0 and 0 < found.selectivity["out"] <= 1
 
     def test_a_profile_is_kept_beside_the_file_and_found_again(self, topology: Topology, tmp_path: Path) -> None:
         job = tmp_path / "job.py"

@@ -15,11 +15,13 @@ import pyarrow as pa
 
 from foretide.control.profiles import OperatorProfile, Profile
 from foretide.errors import ConfigError
-from foretide.spark.batches.declared import output_schemas
+from foretide.spark.batches.declared import output_schemas, state_schema
 from foretide.spark.batches.failures import FAILURE_LOGGER
 from foretide.spark.errors import OperatorError
 from foretide.spark.inputs.contract import InputSpec, TraceInput
-from foretide.spark.tasks.operators import OperatorRunner, OperatorSpec
+from foretide.spark.tasks.keyed import KeyedRunner
+from foretide.spark.tasks.operators import OperatorRunner, OperatorSpec, Outputs
+from foretide.state.memory import MemoryState
 from foretide.topology import Operator, Topology
 from foretide.transport.dead_letters import failures_of
 
@@ -77,7 +79,9 @@ class _Trial:
 
     def __init__(self, operator: Operator) -> None:
         self._operator = operator
-        self._runner = OperatorRunner(OperatorSpec(operator, output_schemas(operator), retries=0))
+        spec = OperatorSpec(operator, output_schemas(operator), 0, state_schema(operator))
+        self._runner = OperatorRunner(spec) if spec.state is None else KeyedRunner(spec)
+        self._state = None if spec.state is None else MemoryState(spec.state)
         self._per_event_s: list[float] = []
         self._events = 0
         self.outputs: dict[str, list[pa.RecordBatch]] = defaultdict(list)
@@ -89,7 +93,7 @@ class _Trial:
                 break
             runner = self._runner
             busy_s, failing_s, failed = runner.busy_s, runner.failing_s, runner.failed
-            outputs = runner.run(batch)
+            outputs = self._outputs(batch)
             self._events += batch.num_rows
             if finished := batch.num_rows - (runner.failed - failed):
                 work_s = runner.busy_s - busy_s - (runner.failing_s - failing_s)
@@ -97,6 +101,12 @@ class _Trial:
             for output, parts in outputs.items():
                 self.outputs[output].extend(parts)
         self._tell_failures()
+
+    def _outputs(self, batch: pa.RecordBatch) -> Outputs:
+        if self._state is None:
+            return self._runner.run(batch)
+        assert isinstance(self._runner, KeyedRunner)
+        return self._runner.run_keyed(batch, self._state, partitions=1)
 
     def _tell_failures(self) -> None:
         """Warn of events that failed; an operator that fails on all of them cannot be measured."""

@@ -17,7 +17,7 @@ from foretide.errors import ConfigError
 from foretide.spark.errors import OperatorError
 from foretide.spark.tasks.operators import OperatorRunner, OperatorSpec, Outputs, from_arrow, from_pandas, from_rows
 from foretide.state.keys import distinct_keys, encode_keys, partitions_of
-from foretide.state.task import TaskState
+from foretide.state.memory import KeyStates
 
 __all__ = ["KeyedRunner"]
 
@@ -74,7 +74,7 @@ class KeyedRunner(OperatorRunner):
         self.work: dict[int, tuple[int, int]] = {}
         self.hottest: tuple[str, int] = "", 0
 
-    def run_keyed(self, rows: pa.RecordBatch, state: TaskState, partitions: int) -> Outputs:
+    def run_keyed(self, rows: pa.RecordBatch, state: KeyStates, partitions: int) -> Outputs:
         """Return what the operator makes of all rows that a task has for it, and note the states that change."""
         self.rows_in += rows.num_rows
         started, computed = perf_counter(), thread_time()
