@@ -167,7 +167,9 @@ class TestProfile:
             return {"key": key, "n": n}, {"n": n}
 
         job = flow("keyed")
-        job.source("in", "trace", trace="pasps_dns").operator("count", count, key="key", state="n long").sink("out")
+        job.source("in", "trace", trace="pasps_dns").operator(
+            "count", count, key="key", state="n long", schema="key string, n long"
+        ).sink("out")
         found = profile_topology(job.build(), events=100, pieces=5).operators["count"]
         assert found.events == 100 and found.execution_s > 0 and 0 < found.selectivity["out"] <= 1
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from typing import cast
 
 import pyarrow as pa
+from pyspark.sql import types as st
 from pyspark.sql.types import StructType
 
 from foretide.spark.columns import arrow_schema
@@ -12,6 +14,22 @@ from foretide.spark.errors import OperatorError
 from foretide.topology import Operator
 
 __all__ = ["output_schemas", "state_schema"]
+
+# Types without parts, by the names that they have in SQL.
+_PLAIN: dict[str, st.DataType] = {
+    "string": st.StringType(),
+    "boolean": st.BooleanType(),
+    **dict.fromkeys(("tinyint", "byte"), st.ByteType()),
+    **dict.fromkeys(("smallint", "short"), st.ShortType()),
+    **dict.fromkeys(("int", "integer"), st.IntegerType()),
+    **dict.fromkeys(("bigint", "long"), st.LongType()),
+    **dict.fromkeys(("float", "real"), st.FloatType()),
+    "double": st.DoubleType(),
+    "binary": st.BinaryType(),
+    "date": st.DateType(),
+    "timestamp": st.TimestampType(),
+}
+_COLUMN = re.compile(r"\s*(\w+)\s*(?::|\s)\s*(\w+)\s*")
 
 
 def output_schemas(operator: Operator) -> dict[str, pa.Schema]:
@@ -31,6 +49,22 @@ def state_schema(operator: Operator) -> pa.Schema | None:
 
 def _read(operator: Operator, ddl: str, expected: str, where: str) -> pa.Schema:
     try:
-        return arrow_schema(cast(StructType, StructType.fromDDL(ddl)))
+        # Spark reads types only where a session is, and an operator can be profiled without one.
+        return arrow_schema(_plain(ddl) or cast(StructType, StructType.fromDDL(ddl)))
     except Exception as error:
         raise OperatorError(operator.id, expected=expected, got=repr(ddl), remedy=f"correct {where}") from error
+
+
+def _plain(ddl: str) -> StructType | None:
+    """Return columns of plain types; None where there is more to read.
+
+    >>> _plain("word string, n: LONG").simpleString(), _plain("words array<string>")
+    ('struct<word:string,n:bigint>', None)
+    """
+    fields: list[st.StructField] = []
+    for part in ddl.split(","):
+        found = _COLUMN.fullmatch(part)
+        if found is None or found[2].lower() not in _PLAIN:
+            return None
+        fields.append(st.StructField(found[1], _PLAIN[found[2].lower()]))
+    return StructType(fields)
