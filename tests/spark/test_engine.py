@@ -422,9 +422,7 @@ def test_an_operator_with_state_needs_a_key_or_spark_to_keep_it(
     job = flow("state")
     stream = job.source("in", "trace", trace=write_trace(1, 1), until="all")
     stream.operator("count", same, mode="arrow", stateful=True, grouping="fields:key").sink("out", "memory")
-    with pytest.raises(
-        TopologyError, match=r"operator 'count'.*expected a key and columns of the state.*or mode='dataframe'"
-    ):
+    with pytest.raises(TopologyError, match=r"operator 'count'.*a key and columns of the state.*or mode='dataframe'"):
         RunningTopology(job.build(), spark, tmp_path / "run")
 
 
