@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import logging
 import os
 import signal
 import socket
@@ -25,6 +26,8 @@ with needs_extra("kafka", "a Kafka broker"):
     import psutil
 
 __all__ = ["Broker", "BrokerInfo", "default_directory", "find_broker", "free_port"]
+
+_LOG = logging.getLogger(__name__)
 
 _LOOPBACK = "127.0.0.1"
 _START_S = 120.0
@@ -241,12 +244,17 @@ class Broker:
         cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         command = [*self._java(jars), "kafka.tools.StorageTool", "format", f"--cluster-id={cluster}", "--standalone"]
         command += ["--config", str(self.directory / "server.properties")]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
+        # Nothing is lost by a second try, and a virtual machine does not always start at the first.
+        for left in (1, 0):
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            if not done.returncode:
+                return
             # Lines of a stack trace are indented; the last of the others names the cause.
             told = (done.stderr or done.stdout).strip().splitlines()
             got = [line for line in told if not line[:1].isspace()][-1:]
-            raise KafkaError(f"broker in {self.directory}: expected its storage to be formatted, got {got}")
+            if not left:
+                raise KafkaError(f"broker in {self.directory}: expected its storage to be formatted, got {got}")
+            _LOG.warning("broker in %s: its storage is formatted once more, after %s", self.directory, got)
 
     def _java(self, jars: str) -> list[str]:
         heap = [f"-Xms{min(128, self._heap_mb)}m", f"-Xmx{self._heap_mb}m", "-XX:+UseSerialGC"]

@@ -105,6 +105,18 @@ def test_a_cluster_whose_name_begins_with_a_dash_is_formatted(monkeypatch: pytes
     assert "--cluster-id=-AAAAAAAAAAAAAAAAAAAAA" in (tmp_path / "words").read_text().splitlines()
 
 
+def test_storage_that_cannot_be_formatted_is_tried_twice_and_named_by_its_cause(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    said = r'printf "Exception in thread main\\n\\tat a.b\\nCaused by: disk full\\n\\t... 8 more\\n" >&2'
+    fake_program(tmp_path, "java", f'echo x >> "{tmp_path}/calls"; {said}; exit 1')
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    with pytest.raises(KafkaError, match=r"expected its storage to be formatted, got \['Caused by: disk full'\]"):
+        Broker(tmp_path / "broker", port=0)._prepare("jars")
+    assert (tmp_path / "calls").read_text() == "x\nx\n" and "formatted once more, after" in caplog.text
+
+
 def test_clients_elsewhere_reach_a_broker_at_the_address_it_was_given(tmp_path: Path) -> None:
     broker = Broker(tmp_path, 19092, host="127.0.0.9")
     (tmp_path / "data").mkdir()
