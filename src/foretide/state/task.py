@@ -113,7 +113,8 @@ class TaskState:
                     f"operator {self._order.operator!r}: expected its state at {base} of its changelog, got {offset}: "
                     "another attempt of this batch has come further"
                 )
-            if offset < min(self._order.changed[partition], base):
+            # One that never changed has nothing to catch up with, also where its view is new.
+            if max(offset, 0) < min(self._order.changed[partition], base):
                 behind[partition] = offset
         if behind:
             self._catch_up(behind)

@@ -302,3 +302,14 @@ def test_the_command_shows_states(tmp_path: Path) -> None:
     assert code == 2 and "expected a key that 'count' has state of, got 7" in " ".join(output.split())
     code, output = told("other")
     assert code == 2 and "one whose state is kept" in " ".join(output.split())
+
+
+def test_a_partition_that_never_changed_needs_no_part_of_the_changelog(tmp_path: Path) -> None:
+    counting = Counting(tmp_path)
+    homes = partitions_of([pa.array(range(100))], 8)
+    other = int(np.flatnonzero(homes != homes[1])[0])
+    counting.run([1])
+    # The view of one partition is behind by a part of the changelog, that of the other has nothing to catch up with.
+    counting.run([1])
+    assert counting.run([1, other], tasks=1) == {1: 2, other: 0}
+    assert counting.run([1, other], tasks=2) == {1: 3, other: 1}
