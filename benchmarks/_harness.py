@@ -8,6 +8,7 @@ it, and the figure that counts is the median of those ratios.
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -20,7 +21,18 @@ import numpy as np
 
 from _report import machine_facts, markdown_table, write_json, write_section
 
-__all__ = ["Measured", "Options", "Ratio", "alternate", "between", "parse_options", "progress", "report"]
+__all__ = [
+    "Measured",
+    "Options",
+    "Ratio",
+    "alternate",
+    "between",
+    "keep_row",
+    "kept_rows",
+    "parse_options",
+    "progress",
+    "report",
+]
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
@@ -139,6 +151,19 @@ def parse_options(description: str | None, repeats: int = 5, quick_repeats: int 
     given = parser.parse_args()
     usual = 1 if given.smoke else quick_repeats if given.quick else repeats
     return Options.of(given, repeats=given.repeats or usual)
+
+
+def kept_rows(path: Path) -> list[dict[str, Any]]:
+    """Return the rows that a benchmark has kept so far, to go on where it was stopped."""
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    return [json.loads(line) for line in lines]
+
+
+def keep_row(row: Mapping[str, Any], path: Path) -> None:
+    """Add a row to those that are kept."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(row) + "\n")
 
 
 def progress(text: str) -> None:

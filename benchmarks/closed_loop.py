@@ -26,7 +26,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from _detection import detection
-from _harness import QUICK, Measured, Options, Ratio, alternate, between, progress
+from _harness import QUICK, Measured, Options, Ratio, alternate, between, keep_row, kept_rows, progress
 from _report import machine_facts, markdown_table, write_json, write_section
 from _streams import constant_trace, fixed_batches, open_session, scratch
 from foretide.apps import find_app
@@ -85,16 +85,10 @@ def main() -> None:
         compare(policies, traces, given.td, 20.0 if quick else 10.0, seconds, rounds=options.repeats, kept=kept)
     if COLD in parts and not quick:
         run_cold(options.repeats, kept)
-    results = {"rows": known_rows(kept), "events_per_s": known_rates(options)}
+    results = {"rows": kept_rows(kept), "events_per_s": known_rates(options)}
     if COST in parts:
         results["events_per_s"] = cost(options)
     write(results, options)
-
-
-def known_rows(path: Path) -> list[dict[str, Any]]:
-    """Return the runs that were measured so far."""
-    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    return [json.loads(line) for line in lines]
 
 
 def known_rates(options: Options) -> dict[str, list[float]] | None:
@@ -108,9 +102,7 @@ def known_rates(options: Options) -> dict[str, list[float]] | None:
 
 def keep(row: Mapping[str, Any], path: Path) -> None:
     """Add a run to those that were measured, and say so."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a", encoding="utf-8") as file:
-        file.write(json.dumps(row) + "\n")
+    keep_row(row, path)
     figures = "  ".join(f"{name} {shown(row[name])}" for name in FIGURES)
     progress(f"  {row['round']}  {row['trace']:<24} {row['policy']:<16} {figures}")
 
@@ -128,7 +120,7 @@ def compare(
     """Measure every policy on every trace, or on its first `seconds`, in each round, unless that is done."""
     app = find_app(APP)
     spark = create_session(default_master(app.build()), "closed-loop", preload=["foretide.apps.twitter_classification"])
-    done = {(row["trace"], row["policy"], row["round"]) for row in known_rows(kept)}
+    done = {(row["trace"], row["policy"], row["round"]) for row in kept_rows(kept)}
     try:
         for number in range(rounds):
             for trace in traces:
@@ -141,7 +133,7 @@ def compare(
 
 def run_cold(rounds: int, kept: Path) -> None:
     """Measure the application as `make run` runs it, each time in a process that has run nothing before."""
-    done = {row["round"] for row in known_rows(kept) if row["trace"] == COLD}
+    done = {row["round"] for row in kept_rows(kept) if row["trace"] == COLD}
     for number in range(rounds):
         if number not in done:
             with tempfile.TemporaryDirectory(prefix="foretide-") as folder:

@@ -9,14 +9,13 @@ front over patience, as a ratio to that with the defaults on the same input. A d
 from __future__ import annotations
 
 import argparse
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from _harness import QUICK, RESULTS, progress
+from _harness import QUICK, RESULTS, keep_row, kept_rows, progress
 from _report import markdown_table, write_json
 from foretide.control.policies import Policy
 from foretide.plan.planners.foretide import Foretide
@@ -58,28 +57,20 @@ def main() -> None:
         for prices in tried[: 2 if given.smoke else None]:
             for name in inputs:
                 measure(name, plane, prices, given.jobs, kept)
-    write(known(kept), given.json)
-
-
-def known(path: Path) -> list[dict[str, Any]]:
-    """Return what was tried so far."""
-    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    return [json.loads(line) for line in lines]
+    write(kept_rows(kept), given.json)
 
 
 def measure(name: str, plane: str, prices: dict[str, float], jobs: int, kept: Path) -> None:
     """Find what the policy covers with these prices on one input, unless that is known."""
     key = {"input": name, "plane": plane, "prices": prices}
-    if any({field: row[field] for field in key} == key for row in known(kept)):
+    if any({field: row[field] for field in key} == key for row in kept_rows(kept)):
         return
     scenario = calibrated(load_trace(name), 5.0, stress=Stress())
     batches = PLANES[plane]
     if batches is not None:
         scenario = replace(scenario, settings=scenario.settings.model_copy(update={"micro_batch": batches}))
     row = {**key, "hypervolume": hypervolume(scenario, prices, jobs)}
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    with kept.open("a", encoding="utf-8") as file:
-        file.write(json.dumps(row) + "\n")
+    keep_row(row, kept)
     progress(f"  {plane:<9} {name:<32} {told(prices):<18} {row['hypervolume']:.4f}")
 
 
