@@ -244,7 +244,7 @@ class Broker:
         cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         command = [*self._java(jars), "kafka.tools.StorageTool", "format", f"--cluster-id={cluster}", "--standalone"]
         command += ["--config", str(self.directory / "server.properties")]
-        # Nothing is lost by a second try, and a virtual machine does not always start at the first.
+        # Nothing is lost by a second try; the first was seen to fail once, and not again with the same words.
         for left in (1, 0):
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             if not done.returncode:

@@ -43,6 +43,11 @@ class Snapshot:
     offset: int
     rows: int
 
+    def read(self) -> pa.Table:
+        """Return its keys and states, as rows of the changelog."""
+        with pa.memory_map(self.path) as file:
+            return pa.ipc.open_file(file).read_all()
+
 
 @dataclass(frozen=True)
 class StateOrder:

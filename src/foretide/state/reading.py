@@ -5,20 +5,19 @@ from __future__ import annotations
 import difflib
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from foretide.errors import ConfigError
-from foretide.state.changes import DELETED, KEY, PARTITION
+from foretide.state.changes import DELETED, KEY, PARTITION, change_schema
 from foretide.state.keys import decode_key
 from foretide.state.ledger import CHANGES, DESCRIPTION, read_snapshots
 from foretide.store.workspace import Workspace
 from foretide.transport import ArrowLog
 
-__all__ = ["known_states", "read_state"]
+__all__ = ["key_columns", "known_states", "read_state"]
 
 
 def known_states(run: Path) -> list[str]:
@@ -52,27 +51,27 @@ def read_state(run: str | Path, operator: str) -> pa.Table:
             got="another",
             remedy=f"did you mean {close[0]!r}?" if close else "give the directory that the run has as its --path",
         )
-    root = Workspace(Path(run)).state(operator)
-    described: dict[str, Any] = json.loads((root / DESCRIPTION).read_text(encoding="utf-8"))
-    rows = _latest(_all_changes(root))
+    rows = _latest(_all_changes(Workspace(Path(run)).state(operator)))
     keys = [decode_key(key) for key in rows[KEY].to_pylist()]
-    columns = {name: pa.array([key[at] for key in keys]) for at, name in enumerate(described["key"])}
+    columns = {name: pa.array([key[at] for key in keys]) for at, name in enumerate(key_columns(run, operator))}
     state = rows.drop_columns([PARTITION, KEY, DELETED])
     columns |= {name.removeprefix("state."): state[name] for name in state.column_names}
     return pa.table(columns)
 
 
+def key_columns(run: str | Path, operator: str) -> list[str]:
+    """Return the columns that a state is kept by."""
+    described = Workspace(Path(run)).state(operator) / DESCRIPTION
+    return list(json.loads(described.read_text(encoding="utf-8"))["key"])
+
+
 def _all_changes(root: Path) -> pa.Table:
     """Return snapshots, and then the changelog in its order."""
-    parts: list[pa.Table] = []
-    for snapshot in read_snapshots(root).values():
-        with pa.memory_map(snapshot.path) as file:
-            parts.append(pa.ipc.open_file(file).read_all())
+    parts = [snapshot.read() for snapshot in read_snapshots(root).values()]
     log = ArrowLog(root / CHANGES)
     for piece in log.segments(log.first_offset(), log.end_offset()):
         parts += [pa.Table.from_batches([rows]) for rows in piece.read()]
-    empty = pa.schema([(PARTITION, pa.int32()), (KEY, pa.binary()), (DELETED, pa.bool_())]).empty_table()
-    return pa.concat_tables(parts) if parts else empty
+    return pa.concat_tables(parts) if parts else change_schema(pa.schema([])).empty_table()
 
 
 def _latest(changes: pa.Table) -> pa.Table:

@@ -43,7 +43,7 @@ class TaskState:
     def __init__(self, order: StateOrder, schema: pa.Schema, root: Path) -> None:
         self._order, self._codec, self._root = order, RowCodec(schema), root
         self._views: dict[int, PartitionView] = {}
-        self._changes: list[tuple[NDArray[np.int64], pa.RecordBatch]] = []
+        self._changes: list[pa.RecordBatch] = []
 
     def look_up(self, partitions: NDArray[np.int64], keys: Sequence[bytes]) -> pa.RecordBatch:
         """Return the states of distinct keys, null where a key is new; keys come in the order of their partitions."""
@@ -57,16 +57,15 @@ class TaskState:
         self, partitions: NDArray[np.int64], keys: Sequence[bytes], deleted: NDArray[np.bool_], state: pa.RecordBatch
     ) -> None:
         """Note what becomes of keys when the batch is committed; keys come in the order of their partitions."""
-        self._changes.append((partitions, change_rows(partitions, keys, deleted, state)))
+        self._changes.append(change_rows(partitions, keys, deleted, state))
 
     def rows(self) -> list[pa.RecordBatch]:
         """Return the changes as rows of the changelog."""
-        return [rows for _, rows in self._changes]
+        return list(self._changes)
 
     def changed(self) -> list[int]:
         """Return the partitions that change."""
-        found = [partitions for partitions, _ in self._changes]
-        return np.unique(np.concatenate(found)).tolist() if found else []
+        return sorted({partition for rows in self._changes for partition in np.unique(rows[PARTITION]).tolist()})
 
     def made(self, segment: str) -> None:
         """Keep the changes in mind under the name of the segment that has them."""
@@ -183,12 +182,10 @@ def _state_of(rows: pa.RecordBatch, codec: RowCodec) -> pa.RecordBatch:
 
 
 def _read_snapshot(snapshot: Snapshot, codec: RowCodec) -> Changes:
-    with pa.memory_map(snapshot.path) as file:
-        table = pa.ipc.open_file(file).read_all()
-        expected = change_schema(codec.schema)
-        if table.schema.names != expected.names:
-            raise StateError(
-                f"snapshot {snapshot.path}: expected columns {expected.names}, got {table.schema.names}; "
-                "the state of a run cannot change its columns"
-            )
-        return [change for batch in table.to_batches() for _, found in _by_partition(batch, codec) for change in found]
+    table, expected = snapshot.read(), change_schema(codec.schema)
+    if table.schema.names != expected.names:
+        raise StateError(
+            f"snapshot {snapshot.path}: expected columns {expected.names}, got {table.schema.names}; "
+            "the state of a run cannot change its columns"
+        )
+    return [change for batch in table.to_batches() for _, found in _by_partition(batch, codec) for change in found]

@@ -31,7 +31,7 @@ def state(
     from rich.table import Table
 
     from foretide.errors import ConfigError
-    from foretide.state.reading import known_states, read_state
+    from foretide.state.reading import key_columns, known_states, read_state
 
     console = Console()
     if operator is None:
@@ -42,7 +42,7 @@ def state(
             console.print(f"{id}  {read_state(run, id).num_rows:,} keys", highlight=False)
         return
     table = read_state(run, operator)
-    columns = _key_columns(run, operator)
+    columns = key_columns(run, operator)
     if key is not None:
         values = [part.strip() for part in key.split(",")] if len(columns) > 1 else [key]
         if len(values) != len(columns):
@@ -64,11 +64,3 @@ def state(
     console.print(view)
     if table.num_rows > limit:
         console.print(f"{table.num_rows - limit:,} more keys; --limit shows more", style="dim")
-
-
-def _key_columns(run: Path, operator: str) -> list[str]:
-    from foretide.state.ledger import DESCRIPTION
-    from foretide.store.workspace import Workspace
-
-    found = json.loads((Workspace(run).state(operator) / DESCRIPTION).read_text(encoding="utf-8"))
-    return list(found["key"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -128,9 +128,8 @@ class StageStates:
             ledger.learn(commits[ledger.writer], reports)
             self._look_for_hot_keys(ledger.operator, reports, tasks)
 
-    def _look_for_hot_keys(self, operator: str, reports: Iterable[Mapping[str, Any]], tasks: int) -> None:
+    def _look_for_hot_keys(self, operator: str, reports: Sequence[Mapping[str, Any]], tasks: int) -> None:
         """Warn of a key that no number of tasks makes faster, once."""
-        reports = list(reports)
         rows = sum(rows for report in reports for rows, _ in report["work"].values())
         key, most = max((report["hottest"] for report in reports), key=lambda hottest: hottest[1], default=("", 0))
         if tasks > 1 and rows >= _ENOUGH_ROWS and most > _HOT * rows / tasks:

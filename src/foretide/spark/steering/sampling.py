@@ -249,18 +249,16 @@ class Sampler(Background):
             _LOG.warning("a measurement was not recorded", exc_info=True)
 
     def _tell_failures(self) -> None:
-        for failure in self._running.failures():
-            if failure.kind not in self._told:
-                self._told.add(failure.kind)
-                self._emit("operator.failed", str(failure), "warning", failure.to_json())
-        for drop in self._running.drops():
-            if drop.kind not in self._told:
-                self._told.add(drop.kind)
-                self._emit("queue.dropped", str(drop), "warning", drop.to_json())
-        for hot in self._running.hot_keys():
-            if hot.kind not in self._told:
-                self._told.add(hot.kind)
-                self._emit("key.hot", str(hot), "warning", hot.to_json())
+        running = self._running
+        found: list[tuple[str, Failure | Drop | HotKey]] = [
+            *(("operator.failed", failure) for failure in running.failures()),
+            *(("queue.dropped", drop) for drop in running.drops()),
+            *(("key.hot", hot) for hot in running.hot_keys()),
+        ]
+        for event, one in found:
+            if (event, *one.kind) not in self._told:
+                self._told.add((event, *one.kind))
+                self._emit(event, str(one), "warning", one.to_json())
 
     def _emit(self, kind: str, message: str, severity: Severity, data: Mapping[str, object] | None = None) -> None:
         try:

@@ -33,8 +33,8 @@ class _Piece:
 
     def halves(self) -> tuple[_Piece, _Piece]:
         """Return the first half of the keys and the others, each with its rows."""
-        half, left = self.keys.num_rows // 2, np.flatnonzero(self.number < self.keys.num_rows // 2)
-        right = np.flatnonzero(self.number >= half)
+        half = self.keys.num_rows // 2
+        left, right = np.flatnonzero(self.number < half), np.flatnonzero(self.number >= half)
         return (
             _Piece(self.rows.take(left), self.number[left], self.keys.slice(0, half), self.state.slice(0, half)),
             _Piece(self.rows.take(right), self.number[right] - half, self.keys.slice(half), self.state.slice(half)),
