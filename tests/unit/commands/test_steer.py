@@ -55,8 +55,11 @@ def busy_second(topology: Topology, ended_at_s: float, rate: float) -> Measureme
 def steer(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
     def call(*arguments: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-c", WITHOUT_SPARK, "steer", "line", "--path", str(tmp_path / "run")]
-        store = ["--store", str(tmp_path / "runs.db")]
-        return subprocess.run([*command, *store, *arguments], capture_output=True, text=True, timeout=120, check=False)
+        # However long the process takes to start, what was recorded before is not stale.
+        settings = tmp_path / "settings.toml"
+        settings.write_text("[loop]\nstale_after_s = 600.0\n", encoding="utf-8")
+        given = ["--store", str(tmp_path / "runs.db"), "--config", str(settings)]
+        return subprocess.run([*command, *given, *arguments], capture_output=True, text=True, timeout=120, check=False)
 
     return call
 
