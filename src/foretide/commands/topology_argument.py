@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SETTINGS_HELP", "TOPOLOGY_HELP", "load_topology_argument", "parse_settings"]
 
-TOPOLOGY_HELP = "An application (see foretide apps), or a topology: a .toml, .yaml, .yml or .py file."
+TOPOLOGY_HELP = "An application (see foretide apps), or a topology: a .toml, .yaml, .yml or .py file (or FILE.py:NAME)."
 SETTINGS_HELP = "An option of the application, such as lookup_ms=5; once for each."
 
 _EXAMPLE = "'lookup_ms=5'"

@@ -13,6 +13,7 @@ from foretide.events import Event, EventSink
 from foretide.records import Window
 from foretide.store import default_store_path
 from foretide.topology import Topology
+from foretide.topology.script import without_name
 
 __all__ = ["DriftWatch", "OperatorProfile", "Profile", "profile_path", "stored_profile"]
 
@@ -89,10 +90,12 @@ def profile_path(named: str | Path) -> Path:
 
     >>> profile_path("examples/wordcount.py").name
     'wordcount.profile.json'
+    >>> profile_path("jobs.py:hourly").name
+    'jobs.hourly.profile.json'
     """
-    file = Path(named)
+    file, name = without_name(named)
     if file.suffix or file.exists():
-        return file.with_name(file.stem + _SUFFIX)
+        return file.with_name(file.stem + (f".{name}" if name else "") + _SUFFIX)
     return default_store_path().parent / "profiles" / f"{named}{_SUFFIX}"
 
 

@@ -27,7 +27,7 @@ from foretide.topology.options import (
     unknown_source_options,
 )
 from foretide.topology.reading import Cursor, is_number
-from foretide.topology.script import run_script
+from foretide.topology.script import run_script, without_name
 from foretide.topology.validation import topological_order
 
 __all__ = ["load_topology", "topology_of"]
@@ -49,7 +49,8 @@ def load_topology(path: str | Path) -> Topology:
     r"""Load the topology declared in a file: ``.toml``, ``.yaml``, ``.yml`` or ``.py``.
 
     A Python file holds a module-level `topology`, or a function ``topology()`` or ``build()``, that is or returns
-    a `Topology` or a `Flow`. It is run, so load only files that you trust; the other formats run nothing.
+    a `Topology` or a `Flow`; ``jobs.py:hourly`` is the one that the file calls `hourly`. It is run, so load only files
+    that you trust; the other formats run nothing.
 
     Raises
     ------
@@ -66,9 +67,9 @@ def load_topology(path: str | Path) -> Topology:
     ...     load_topology(file).operators[0].execution_s
     0.0025
     """
-    file = Path(path)
+    file, name = without_name(path)
     if file.suffix == ".py":
-        return run_script(file)
+        return run_script(file, name)
     if file.suffix not in (".toml", ".yaml", ".yml"):
         raise file_error(
             file, None, "a name ending in .toml, .yaml, .yml or .py", f"{file.suffix or 'no ending'!r}", "rename it"

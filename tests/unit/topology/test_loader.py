@@ -427,6 +427,26 @@ def test_a_python_file_gives_its_topology(tmp_path: Path, ending: str) -> None:
     assert str(topology.operators[0].declared) == "job.py:4"
 
 
+def test_a_python_file_may_have_several_topologies(tmp_path: Path) -> None:
+    text = """\
+    from foretide.topology import flow
+    daily = flow("daily")
+    daily.source("in").operator("a")
+    def hourly():
+        job = flow("hourly")
+        job.source("in").operator("a")
+        return job.build()
+    other = 3
+    """
+    file = write(tmp_path, "jobs.py", text)
+    assert [load_topology(f"{file}:{name}").name for name in ("daily", "hourly")] == ["daily", "hourly"]
+    expected = "topology file 'jobs.py': expected a variable `{0}`, or a function `{0}()`, of a topology, got "
+    assert errors_of(Path(f"{file}:houry")) == [expected.format("houry") + "none; did you mean 'hourly'?"]
+    assert errors_of(Path(f"{file}:other")) == [
+        expected.format("other") + "'other' of type int; correct what follows the colon"
+    ]
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

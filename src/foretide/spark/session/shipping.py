@@ -17,6 +17,7 @@ from pyspark import SparkFiles
 from pyspark.sql import SparkSession
 
 from foretide.topology import Topology
+from foretide.topology.script import without_name
 
 __all__ = ["modules_beside", "ship_modules"]
 
@@ -46,6 +47,7 @@ def modules_beside(file: Path, named: Iterable[str] = ()) -> tuple[Path, ...]:
 
 def ship_modules(spark: SparkSession, file: Path, topology: Topology) -> tuple[Path, ...]:
     """Let the workers of `spark` import what is in the folder of a topology file; return what was sent."""
+    file, _ = without_name(file)
     functions = (operator.function for operator in topology.operators)
     named = [function.partition(":")[0] for function in functions if isinstance(function, str)]
     paths = modules_beside(file, named)
