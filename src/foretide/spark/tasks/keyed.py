@@ -2,56 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Callable, Mapping
 from time import perf_counter, thread_time
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from foretide.errors import ConfigError
 from foretide.spark.errors import OperatorError
+from foretide.spark.tasks.keyed_rows import KeyedRows, StateChange, all_null, keys_of, places_of
 from foretide.spark.tasks.operators import OperatorRunner, OperatorSpec, Outputs, from_arrow, from_pandas, from_rows
-from foretide.state.keys import distinct_keys, encode_keys, partitions_of
+from foretide.state.keys import encode_keys
 from foretide.state.memory import KeyStates
 
 __all__ = ["KeyedRunner"]
-
-
-@dataclass(frozen=True, eq=False)
-class _Piece:
-    """Rows, the number of each one's key, and the keys with the states they have."""
-
-    rows: pa.RecordBatch
-    number: NDArray[np.int64]
-    keys: pa.RecordBatch
-    state: pa.RecordBatch
-
-    def halves(self) -> tuple[_Piece, _Piece]:
-        """Return the first half of the keys and the others, each with its rows."""
-        half = self.keys.num_rows // 2
-        left, right = np.flatnonzero(self.number < half), np.flatnonzero(self.number >= half)
-        return (
-            _Piece(self.rows.take(left), self.number[left], self.keys.slice(0, half), self.state.slice(0, half)),
-            _Piece(self.rows.take(right), self.number[right] - half, self.keys.slice(half), self.state.slice(half)),
-        )
-
-    @cached_property
-    def known(self) -> NDArray[np.bool_]:
-        """Which keys have a state."""
-        return ~_all_null(self.state)
-
-
-@dataclass(frozen=True, eq=False)
-class _Change:
-    """The keys of a piece that get another state, by their numbers, and the states; none of a key that loses it."""
-
-    numbers: NDArray[np.int64]
-    state: pa.RecordBatch
 
 
 class KeyedRunner(OperatorRunner):
@@ -61,7 +27,7 @@ class KeyedRunner(OperatorRunner):
         super().__init__(spec)
         assert spec.state is not None
         self._key, self._columns = spec.operator.key, spec.state
-        self._together: Callable[[_Piece], tuple[Outputs, _Change]] = {
+        self._together: Callable[[KeyedRows], tuple[Outputs, StateChange]] = {
             "arrow": self._arrow,
             "pandas": self._pandas,
             "rows": self._key_by_key,
@@ -80,11 +46,11 @@ class KeyedRunner(OperatorRunner):
         started, computed = perf_counter(), thread_time()
         columns = [self._column(rows, name) for name in self._key]
         try:
-            keys, number, homes = _keys_of(columns, self._key, partitions)
+            keys, number, homes = keys_of(columns, self._key, partitions)
             encoded = encode_keys(keys.columns)
         except ConfigError as error:
             raise OperatorError(self.id, expected=error.expected, got=error.got, remedy=error.remedy) from error
-        piece = _Piece(rows, number, keys, state.look_up(homes, encoded))
+        piece = KeyedRows(rows, number, keys, state.look_up(homes, encoded))
         self._count(piece, homes)
         outputs: Outputs = {}
         for base, change in self._run(piece, outputs):
@@ -92,13 +58,13 @@ class KeyedRunner(OperatorRunner):
                 places = change.numbers + base
                 # Nearly always all keys change.
                 chosen = encoded if places.size == len(encoded) else [encoded[at] for at in places.tolist()]
-                state.note(homes[places], chosen, _all_null(change.state), change.state)
+                state.note(homes[places], chosen, all_null(change.state), change.state)
         self.busy_s += perf_counter() - started
         self.cpu_s += thread_time() - computed
         self._finish(rows, outputs)
         return outputs
 
-    def _count(self, piece: _Piece, homes: NDArray[np.int64]) -> None:
+    def _count(self, piece: KeyedRows, homes: NDArray[np.int64]) -> None:
         """Count rows and keys by partition, and find the key that has most."""
         by_key = np.bincount(piece.number, minlength=piece.keys.num_rows)
         rows, keys = np.bincount(homes, weights=by_key), np.bincount(homes)
@@ -106,7 +72,7 @@ class KeyedRunner(OperatorRunner):
         hot = int(by_key.argmax())
         self.hottest = str(tuple(piece.keys.slice(hot, 1).to_pylist()[0].values())), int(by_key[hot])
 
-    def _run(self, piece: _Piece, outputs: Outputs) -> list[tuple[int, _Change]]:
+    def _run(self, piece: KeyedRows, outputs: Outputs) -> list[tuple[int, StateChange]]:
         """Call the function, and where it raises for halves of the keys, until those at fault stand alone.
 
         Return the changes with the number of the first key of each.
@@ -131,7 +97,7 @@ class KeyedRunner(OperatorRunner):
                 outputs.setdefault(name, []).extend(batches)
         return changes
 
-    def _tried(self, piece: _Piece, retries: int) -> tuple[Outputs, _Change]:
+    def _tried(self, piece: KeyedRows, retries: int) -> tuple[Outputs, StateChange]:
         while True:
             started = perf_counter()
             try:
@@ -142,7 +108,7 @@ class KeyedRunner(OperatorRunner):
                     raise
                 retries -= 1
 
-    def _arrow(self, piece: _Piece) -> tuple[Outputs, _Change]:
+    def _arrow(self, piece: KeyedRows) -> tuple[Outputs, StateChange]:
         given = pa.RecordBatch.from_arrays(
             [*piece.keys.columns, *piece.state.columns], names=[*piece.keys.schema.names, *piece.state.schema.names]
         )
@@ -156,9 +122,9 @@ class KeyedRunner(OperatorRunner):
             raise self._bad_state(f"{type(state).__name__} instead of a batch of columns")
         keys = [self._state_column(state, name) for name in self._key]
         columns = [name for name in self._columns.names if name in state.schema.names]
-        return outputs, self._change(piece, _places(piece.keys.columns, keys), state.select(columns))
+        return outputs, self._change(piece, places_of(piece.keys.columns, keys), state.select(columns))
 
-    def _pandas(self, piece: _Piece) -> tuple[Outputs, _Change]:
+    def _pandas(self, piece: KeyedRows) -> tuple[Outputs, StateChange]:
         import pandas as pd
 
         keys, frame = piece.keys.to_pandas(), piece.state.to_pandas()
@@ -181,7 +147,7 @@ class KeyedRunner(OperatorRunner):
         same = state.index is given or state.index.equals(given)
         return outputs, self._change(piece, None if same else given.get_indexer(state.index), rows)
 
-    def _key_by_key(self, piece: _Piece) -> tuple[Outputs, _Change]:
+    def _key_by_key(self, piece: KeyedRows) -> tuple[Outputs, StateChange]:
         """Call the function for one key after another: with the key, its rows, and its state or None."""
         order = np.argsort(piece.number, kind="stable")
         rows = piece.rows.take(pa.array(order)).to_pylist()
@@ -216,9 +182,9 @@ class KeyedRunner(OperatorRunner):
             state = pa.RecordBatch.from_pylist(changed, schema=self._columns)
         except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
             raise self._bad_state(str(error)) from error
-        return self._collect(made, from_rows), _Change(np.array(numbers, dtype=np.int64), state)
+        return self._collect(made, from_rows), StateChange(np.array(numbers, dtype=np.int64), state)
 
-    def _change(self, piece: _Piece, numbers: NDArray[np.int64] | None, state: pa.RecordBatch) -> _Change:
+    def _change(self, piece: KeyedRows, numbers: NDArray[np.int64] | None, state: pa.RecordBatch) -> StateChange:
         """Return the change to the states of some keys, by their numbers; None for all keys in their order."""
         missing = [name for name in self._columns.names if name not in state.schema.names]
         if missing:
@@ -238,16 +204,16 @@ class KeyedRunner(OperatorRunner):
             if (np.diff(numbers) == 0).any():
                 raise self._bad_state("two rows of one key")
         # A key that had no state and gets none has not changed.
-        changed = piece.known[numbers] | ~_all_null(rows)
+        changed = piece.known[numbers] | ~all_null(rows)
         if changed.all():
-            return _Change(numbers, rows)
-        return _Change(numbers[changed], rows.take(pa.array(np.flatnonzero(changed))))
+            return StateChange(numbers, rows)
+        return StateChange(numbers[changed], rows.take(pa.array(np.flatnonzero(changed))))
 
     @property
-    def _unchanged(self) -> _Change:
-        return _Change(np.empty(0, dtype=np.int64), pa.RecordBatch.from_pylist([], schema=self._columns))
+    def _unchanged(self) -> StateChange:
+        return StateChange(np.empty(0, dtype=np.int64), pa.RecordBatch.from_pylist([], schema=self._columns))
 
-    def _nothing(self, piece: _Piece) -> pa.RecordBatch:
+    def _nothing(self, piece: KeyedRows) -> pa.RecordBatch:
         return pa.RecordBatch.from_pylist([], schema=pa.schema([*piece.keys.schema, *self._columns]))
 
     def _pair(self, result: Any) -> tuple[Any, Any]:
@@ -283,34 +249,3 @@ class KeyedRunner(OperatorRunner):
             got=got,
             remedy="change the state that the function returns, or state=",
         )
-
-
-def _keys_of(
-    columns: Sequence[pa.Array], names: Sequence[str], partitions: int
-) -> tuple[pa.RecordBatch, NDArray[np.int64], NDArray[np.int64]]:
-    """Return the distinct keys in the order of their partitions, the number of each row's key, and the partitions."""
-    first, number = distinct_keys(columns)
-    homes = partitions_of([column.take(pa.array(first)) for column in columns], partitions)
-    order = np.argsort(homes, kind="stable")
-    place = np.empty_like(order)
-    place[order] = np.arange(order.size)
-    chosen = pa.array(first[order])
-    keys = pa.RecordBatch.from_arrays([column.take(chosen) for column in columns], names=list(names))
-    return keys, place[number], homes[order]
-
-
-def _places(known: Sequence[pa.Array], keys: Sequence[pa.Array]) -> NDArray[np.int64] | None:
-    """Return where keys stand among those known, -1 for one that is not; None where they are the same."""
-    if all(mine.equals(theirs) for mine, theirs in zip(known, keys, strict=True)):
-        return None
-    place = {key: number for number, key in enumerate(encode_keys(known))}
-    casts = [key.cast(column.type) for key, column in zip(keys, known, strict=True)]
-    return np.array([place.get(key, -1) for key in encode_keys(casts)], dtype=np.int64)
-
-
-def _all_null(rows: pa.RecordBatch) -> NDArray[np.bool_]:
-    """Return which rows have no value at all."""
-    found = np.ones(rows.num_rows, dtype=bool)
-    for column in rows.columns:
-        found &= pc.is_null(column).to_numpy(zero_copy_only=False)
-    return found
