@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 from waiting import wait_for
 
 from foretide.spark import EngineSettings, start
+from foretide.state.reading import read_state
 from foretide.topology import Topology, flow
 from foretide.traces import Replay, load_trace, payload
 
@@ -146,3 +147,62 @@ def test_a_state_of_none_removes_its_key(spark: SparkSession, tmp_path: Path, wr
         counts = running.sink("out").table()["nth"].to_numpy()
     # Nothing is counted on from 3 or more.
     assert counts.min() == 1 and (counts >= 3).any() and counts.max() < 2 + 20
+
+
+BEGIN_S = 1_767_225_600
+
+
+def in_windows(rows: pd.DataFrame) -> pd.DataFrame:
+    return rows.assign(start=rows["event_time"].dt.floor("1s"))
+
+
+def count_windows(rows: pd.DataFrame, state: pd.DataFrame) -> tuple[Any, pd.DataFrame]:
+    """Count the rows of a window, and give the count when it closes."""
+    if rows.empty:
+        return state.reset_index()[["key", "start", "n"]], state.assign(n=None, closes=None)
+    n = state["n"].fillna(0).add(rows.groupby(["key", "start"]).size()).astype("int64")
+    closes = state.index.get_level_values("start") + pd.Timedelta("1s")
+    return None, pd.DataFrame({"n": n, "closes": closes}, index=state.index)
+
+
+def test_windows_close_once_when_the_watermark_passes_while_replicas_change(
+    spark: SparkSession, tmp_path: Path, write_trace: Write
+) -> None:
+    trace = write_trace(*[600] * 6)
+    job = flow("windows")
+    job.source("in", "trace", trace=trace, until="all", started_at=BEGIN_S).operator(
+        "window", in_windows, mode="pandas", replicas=(1, 4)
+    ).operator(
+        "count",
+        count_windows,
+        mode="pandas",
+        key=["key", "start"],
+        state="n long, closes timestamp",
+        schema="key string, start timestamp, n long",
+        timer="closes",
+        watermark_s=0.5,
+        replicas=(1, 6, 2),
+        state_partitions=16,
+    ).sink("out", "memory")
+    found = []
+    for start_with in (1, 4):
+        with start(job.build(), spark, tmp_path / "run", EngineSettings(first_rows=300, max_rows=300)) as running:
+            for replicas in (start_with, 6, 2):
+                running.change_replicas({"count": replicas})
+                seen = len(running.batches())
+                wait_for(lambda seen=seen: len(running.batches()) > seen + 1, check=running.check)
+            if start_with == 4:
+                running.wait()
+            drops = running.drops()
+        found.append(running.sink("out").table())
+    assert not drops
+    made = pa.concat_tables(found).to_pandas()
+    left = read_state(tmp_path / "run", "count").to_pandas()
+    replay = Replay(load_trace(trace), payload("words"), 0)
+    events = pa.Table.from_batches(replay.events(0, replay.total_events, BEGIN_S * 1_000_000)).to_pandas()
+    expected = events.groupby(["key", events["event_time"].dt.floor("1s")]).size()
+    # Each window is given once or is still open; together they are all events.
+    closed, still_open = made.set_index(["key", "start"])["n"], left.set_index(["key", "start"])["n"]
+    assert closed.index.is_unique and not closed.index.isin(still_open.index).any()
+    assert len(closed) > 100 and pd.concat([closed, still_open]).sort_index().tolist() == expected.sort_index().tolist()
+    assert closed.index.get_level_values("start").max() < still_open.index.get_level_values("start").min()

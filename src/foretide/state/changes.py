@@ -9,30 +9,38 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from foretide.state.clock import Clock, Timing
 from foretide.transport.contract import Piece
 
-__all__ = ["DELETED", "KEY", "PARTITION", "Snapshot", "StateOrder", "change_rows", "change_schema"]
+__all__ = ["DELETED", "EXPIRES", "KEY", "PARTITION", "Snapshot", "StateOrder", "change_rows", "change_schema"]
 
-PARTITION, KEY, DELETED = "partition", "key", "deleted"
+PARTITION, KEY, DELETED, EXPIRES = "partition", "key", "deleted", "expires"
 _HEAD = (pa.field(PARTITION, pa.int32()), pa.field(KEY, pa.binary()), pa.field(DELETED, pa.bool_()))
 
 
-def change_schema(state: pa.Schema) -> pa.Schema:
-    """Return the columns of a changelog: whose state, whether it is gone, and the state."""
-    return pa.schema([*_HEAD, *(pa.field(f"state.{each.name}", each.type) for each in state)])
+def change_schema(state: pa.Schema, *, expires: bool = False) -> pa.Schema:
+    """Return the columns of a changelog: whose state, whether it is gone, when it has lived too long, and the state."""
+    end = [pa.field(EXPIRES, pa.int64())] if expires else []
+    return pa.schema([*_HEAD, *end, *(pa.field(f"state.{each.name}", each.type) for each in state)])
 
 
 def change_rows(
-    partitions: NDArray[np.int64], keys: Sequence[bytes], deleted: NDArray[np.bool_], state: pa.RecordBatch
+    partitions: NDArray[np.int64],
+    keys: Sequence[bytes],
+    deleted: NDArray[np.bool_],
+    state: pa.RecordBatch,
+    expires: NDArray[np.int64] | None = None,
 ) -> pa.RecordBatch:
-    """Return changes as rows of a changelog.
+    """Return changes as rows of a changelog; `expires` are the ends of lives, in microseconds, where they have one.
 
     >>> state = pa.record_batch({"n": [3]})
     >>> change_rows(np.array([7]), [b"x"], np.array([False]), state).to_pylist()
     [{'partition': 7, 'key': b'x', 'deleted': False, 'state.n': 3}]
     """
     head = [pa.array(partitions, pa.int32()), pa.array(keys, pa.binary()), pa.array(deleted)]
-    return pa.RecordBatch.from_arrays([*head, *state.columns], schema=change_schema(state.schema))
+    head += [] if expires is None else [pa.array(expires)]
+    schema = change_schema(state.schema, expires=expires is not None)
+    return pa.RecordBatch.from_arrays([*head, *state.columns], schema=schema)
 
 
 @dataclass(frozen=True)
@@ -77,6 +85,10 @@ class StateOrder:
         Partitions of which a snapshot is due.
     folder : str
         Where snapshots are written.
+    timing : Timing
+        What the operator declares about time.
+    clock : Clock, optional
+        The time of the batch, where it matters.
     """
 
     operator: str
@@ -90,6 +102,8 @@ class StateOrder:
     snapshots: dict[int, Snapshot] = field(default_factory=dict)
     wanted: frozenset[int] = frozenset()
     folder: str = ""
+    timing: Timing = field(default_factory=Timing)
+    clock: Clock | None = None
 
     @property
     def partitions(self) -> int:

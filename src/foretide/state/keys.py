@@ -15,7 +15,15 @@ from numpy.typing import NDArray
 from foretide.errors import ConfigError
 from foretide.grouping import hash_columns
 
-__all__ = ["MOST_KEY_BYTES", "decode_key", "distinct_keys", "encode_keys", "partition_numbers", "partitions_of"]
+__all__ = [
+    "MOST_KEY_BYTES",
+    "decode_key",
+    "decode_keys",
+    "distinct_keys",
+    "encode_keys",
+    "partition_numbers",
+    "partitions_of",
+]
 
 #: What a view can hold as a key.
 MOST_KEY_BYTES = 500
@@ -110,6 +118,17 @@ def decode_key(key: bytes) -> tuple[Any, ...]:
             values.append(_DECODERS[kind](rest[:8]))
             key = key[_FIXED:]
     return tuple(values)
+
+
+def decode_keys(keys: Sequence[bytes], types: Sequence[pa.DataType]) -> list[pa.Array]:
+    """Return keys as columns of these types.
+
+    >>> decode_keys(encode_keys([pa.array([True, None])]), [pa.bool_()])[0].to_pylist()
+    [True, None]
+    """
+    values = [decode_key(key) for key in keys]
+    plain = [kind.value_type if pa.types.is_dictionary(kind) else kind for kind in types]
+    return [pa.array([key[at] for key in values]).cast(kind) for at, kind in enumerate(plain)]
 
 
 def _cut(rest: bytes) -> tuple[bytes, bytes]:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from foretide.errors import ConfigError
 from foretide.files import replace_json
 from foretide.state.changes import PARTITION, Snapshot, StateOrder
+from foretide.state.clock import ClockFile, Timing
 from foretide.state.deal import Costs, deal_out
 from foretide.transport import ArrowLog, ArrowLogSettings
 from foretide.transport.contract import Commit, Piece
@@ -23,7 +24,7 @@ __all__ = ["CHANGES", "DESCRIPTION", "StateLedger", "read_snapshots"]
 
 #: What there is in the directory of a state: its changelog, and what it is.
 CHANGES, DESCRIPTION = "changes", "state.json"
-_SNAPSHOTS = "snapshots.json"
+_SNAPSHOTS, _CLOCK = "snapshots.json", "clock.json"
 
 # Under this name the changelog knows what no snapshot has yet.
 _READER = "snapshots"
@@ -50,6 +51,8 @@ class StateLedger:
         The columns of the state, as declared.
     writer : int
         The number under which batches have a writer for its changelog.
+    timing : Timing, optional
+        What the operator declares about time.
     fsync : bool
         Whether commits survive a power failure.
 
@@ -69,6 +72,7 @@ class StateLedger:
         partitions: int,
         key: Sequence[str],
         columns: str,
+        timing: Timing | None = None,
         fsync: bool = True,
     ) -> None:
         self.operator, self.run, self.writer, self._root = operator, run, writer, root
@@ -80,6 +84,8 @@ class StateLedger:
             settings=ArrowLogSettings(max_bytes=1 << 62, fsync=fsync),
         )
         self.log.register(_READER)
+        self._timing = timing or Timing()
+        self._clocks = ClockFile(root / _CLOCK, self._timing.watermark_s, fsync=fsync)
         self._snapshots = read_snapshots(root)
         self._changed = self._scan(partitions)
         self._recent: deque[tuple[tuple[int, Piece], ...]] = deque(maxlen=_RECENT)
@@ -102,7 +108,7 @@ class StateLedger:
         self._deal = deal_out(self._costs.seconds, tasks, self._deal)
         return self._deal
 
-    def order(self, deal: NDArray[np.int64], committed: Commit | None) -> StateOrder:
+    def order(self, batch_id: int, deal: NDArray[np.int64], committed: Commit | None) -> StateOrder:
         """Return what the tasks of a batch are told; `committed` is what an earlier attempt of it has left."""
         base = self.log.end_offset() if committed is None else committed.base_offset
         recent = [place for commit in self._recent for place in commit]
@@ -118,6 +124,8 @@ class StateLedger:
             snapshots=self._snapshots,
             wanted=self._wanted(deal) if committed is None else frozenset(),
             folder=str(self._root / "snapshots"),
+            timing=self._timing,
+            clock=self._clocks.at(batch_id) if self._timing.needed else None,
         )
 
     def learn(self, commit: Commit, reports: Iterable[Mapping[str, Any]]) -> None:
@@ -134,6 +142,7 @@ class StateLedger:
             for partition, (keys, size) in report["sizes"].items():
                 self._keys[int(partition)], self._bytes[int(partition)] = keys, size
             taken |= {int(partition): Snapshot(*found) for partition, found in report["snapshots"].items()}
+            self._clocks.saw(report["latest_us"], report["columns"])
         self._costs.learn(work[0], work[1], tasks)
         self._recent.append(tuple(self._places(commit.base_offset, commit.end_offset)))
         if taken:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -11,11 +12,34 @@ from numpy.typing import NDArray
 
 from foretide.state.rows import RowCodec
 
-__all__ = ["KeyStates", "MemoryState"]
+__all__ = ["DueKeys", "KeyStates", "MemoryState"]
+
+
+@dataclass(frozen=True, eq=False)
+class DueKeys:
+    """Keys that are due, in the order of their partitions, and their states."""
+
+    partitions: NDArray[np.int64]
+    keys: Sequence[bytes]
+    state: pa.RecordBatch
 
 
 class KeyStates(Protocol):
     """Where an operator finds the states of keys, and leaves those that change."""
+
+    @property
+    def watermark_us(self) -> int | None:
+        """The watermark of the batch, in microseconds; None where there is none."""
+        ...
+
+    @property
+    def columns(self) -> str:
+        """The columns of rows that came before, as Arrow writes them, in hexadecimal digits; empty if nobody knows."""
+        ...
+
+    def due(self) -> DueKeys | None:
+        """Return the keys that are due; what they were before this batch counts."""
+        ...
 
     def look_up(self, partitions: NDArray[np.int64], keys: Sequence[bytes]) -> pa.RecordBatch:
         """Return the states of distinct keys, null where a key is new; keys come in the order of their partitions."""
@@ -44,6 +68,8 @@ class MemoryState:
     ([3], [None])
     """
 
+    watermark_us, columns = None, ""
+
     def __init__(self, schema: pa.Schema) -> None:
         self._codec = RowCodec(schema)
         self._known: dict[bytes, bytes | None] = {}
@@ -51,6 +77,9 @@ class MemoryState:
     def look_up(self, partitions: NDArray[np.int64], keys: Sequence[bytes]) -> pa.RecordBatch:
         """Return the states of distinct keys, null where a key is new."""
         return self._codec.decode([self._known.get(key) for key in keys])
+
+    def due(self) -> None:
+        """Return nothing: no time passes here."""
 
     def note(
         self, partitions: NDArray[np.int64], keys: Sequence[bytes], deleted: NDArray[np.bool_], state: pa.RecordBatch

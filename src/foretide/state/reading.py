@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from foretide.errors import ConfigError
-from foretide.state.changes import DELETED, KEY, PARTITION, change_schema
+from foretide.state.changes import DELETED, EXPIRES, KEY, PARTITION, change_schema
 from foretide.state.keys import decode_key
 from foretide.state.ledger import CHANGES, DESCRIPTION, read_snapshots
 from foretide.store.workspace import Workspace
@@ -71,6 +71,8 @@ def _all_changes(root: Path) -> pa.Table:
     log = ArrowLog(root / CHANGES)
     for piece in log.segments(log.first_offset(), log.end_offset()):
         parts += [pa.Table.from_batches([rows]) for rows in piece.read()]
+    # Whether states had an end of their lives may have changed on the way.
+    parts = [part.drop_columns([EXPIRES]) if EXPIRES in part.column_names else part for part in parts]
     return pa.concat_tables(parts) if parts else change_schema(pa.schema([])).empty_table()
 
 

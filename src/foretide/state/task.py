@@ -9,11 +9,14 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from foretide.state.changes import DELETED, KEY, PARTITION, Snapshot, StateOrder, change_rows, change_schema
+from foretide.state.changes import DELETED, EXPIRES, KEY, PARTITION, Snapshot, StateOrder, change_rows, change_schema
+from foretide.state.clock import MICROS
+from foretide.state.memory import DueKeys
 from foretide.state.rows import RowCodec
-from foretide.state.view import PartitionView, StateError, open_view
+from foretide.state.view import MARKS, NEVER, PartitionView, StateError, open_view
 from foretide.transport import ArrowLog
 from foretide.transport.contract import Piece
 
@@ -38,12 +41,27 @@ class TaskState:
         The columns of the state.
     root : path
         Where views are kept on this machine.
+    replica : int
+        Which task it is.
     """
 
-    def __init__(self, order: StateOrder, schema: pa.Schema, root: Path) -> None:
-        self._order, self._codec, self._root = order, RowCodec(schema), root
+    def __init__(self, order: StateOrder, schema: pa.Schema, root: Path, replica: int = 0) -> None:
+        self._order, self._root, self._replica = order, root, replica
+        self._coder = _Coder(RowCodec(schema), order.timing.timer, marked=order.timing.marks)
         self._views: dict[int, PartitionView] = {}
         self._changes: list[pa.RecordBatch] = []
+
+    @property
+    def watermark_us(self) -> int | None:
+        """The watermark of the batch; None where there is none."""
+        return (
+            self._order.clock.watermark_us if self._order.clock and self._order.timing.watermark_s is not None else None
+        )
+
+    @property
+    def columns(self) -> str:
+        """The columns of rows that came before, as in `Clock`."""
+        return self._order.clock.columns if self._order.clock else ""
 
     def look_up(self, partitions: NDArray[np.int64], keys: Sequence[bytes]) -> pa.RecordBatch:
         """Return the states of distinct keys, null where a key is new; keys come in the order of their partitions."""
@@ -51,13 +69,48 @@ class TaskState:
         found: list[bytes | None] = []
         for partition, first, end in _stretches(partitions):
             found += self._views[partition].get(keys[first:end])
-        return self._codec.decode(found)
+        if self._changes:
+            # Keys that were due have changed in this batch.
+            noted = dict(
+                change for rows in self._changes for _, part in self._coder.by_partition(rows) for change in part
+            )
+            found = [noted.get(key, state) for key, state in zip(keys, found, strict=True)]
+        return self._coder.states(found)
+
+    def due(self) -> DueKeys | None:
+        """Return the keys of this task that the watermark says are due; those that have lived too long go at once."""
+        order = self._order
+        if order.clock is None or not order.timing.marks:
+            return None
+        mine = np.flatnonzero(order.deal == self._replica).tolist()
+        self._bring_up(mine)
+        homes, keys = list[int](), list[bytes]()
+        old_homes, old = list[int](), list[bytes]()
+        for partition in mine:
+            view = self._views[partition]
+            gone = view.due(1, order.clock.now_us) if order.timing.ttl_s is not None else []
+            old_homes += [partition] * len(gone)
+            old += gone
+            if order.timing.timer and order.clock.watermark_us is not None:
+                left = set(gone)
+                called = [key for key in view.due(0, order.clock.watermark_us) if key not in left]
+                homes += [partition] * len(called)
+                keys += called
+        if old:
+            self.note(np.array(old_homes), old, np.ones(len(old), dtype=bool), self._coder.states([None] * len(old)))
+        if not keys:
+            return None
+        partitions = np.array(homes)
+        return DueKeys(partitions, keys, self.look_up(partitions, keys))
 
     def note(
         self, partitions: NDArray[np.int64], keys: Sequence[bytes], deleted: NDArray[np.bool_], state: pa.RecordBatch
     ) -> None:
         """Note what becomes of keys when the batch is committed; keys come in the order of their partitions."""
-        self._changes.append(change_rows(partitions, keys, deleted, state))
+        expires, ttl_s = None, self._order.timing.ttl_s
+        if ttl_s is not None and self._order.clock is not None:
+            expires = np.full(len(keys), self._order.clock.now_us + round(ttl_s * MICROS))
+        self._changes.append(change_rows(partitions, keys, deleted, state, expires))
 
     def rows(self) -> list[pa.RecordBatch]:
         """Return the changes as rows of the changelog."""
@@ -77,11 +130,11 @@ class TaskState:
         """Return keys and bytes of the partitions that were looked into, as of the last commit."""
         return {partition: (len(view), view.size) for partition, view in self._views.items()}
 
-    def snapshots(self, replica: int) -> dict[int, Snapshot]:
-        """Write the snapshots that are due of partitions dealt to this task, and return them."""
-        due = [int(partition) for partition in self._order.wanted if self._order.deal[partition] == replica]
-        self._bring_up(due)
-        return {partition: self._snapshot(partition) for partition in due}
+    def snapshots(self) -> dict[int, Snapshot]:
+        """Write the snapshots that are wanted of partitions dealt to this task, and return them."""
+        wanted = [int(partition) for partition in self._order.wanted if self._order.deal[partition] == self._replica]
+        self._bring_up(wanted)
+        return {partition: self._snapshot(partition) for partition in wanted}
 
     def _snapshot(self, partition: int) -> Snapshot:
         folder = Path(self._order.folder)
@@ -91,7 +144,11 @@ class TaskState:
         items = list(self._views[partition].items())
         keys, states = [key for key, _ in items], [state for _, state in items]
         rows = change_rows(
-            np.full(len(items), partition), keys, np.zeros(len(items), dtype=bool), self._codec.decode(states)
+            np.full(len(items), partition),
+            keys,
+            np.zeros(len(items), dtype=bool),
+            self._coder.states(states),
+            self._coder.expires(states) if self._order.timing.ttl_s is not None else None,
         )
         unfinished = path.with_suffix(f".{id(self)}.tmp")
         with pa.OSFile(str(unfinished), "wb") as file, pa.ipc.new_file(file, rows.schema) as writer:
@@ -105,7 +162,9 @@ class TaskState:
         for partition in partitions:
             if partition in self._views:
                 continue
-            view = self._views[partition] = open_view(self._root / self._order.run, self._order.operator, partition)
+            view = self._views[partition] = open_view(
+                self._root / self._order.run, self._order.operator, partition, marked=self._order.timing.marks
+            )
             offset = view.offset
             if offset > base:
                 raise StateError(
@@ -126,12 +185,12 @@ class TaskState:
             snapshot = self._order.snapshots.get(partition)
             changes[partition], since[partition] = [], max(offset, 0)
             if snapshot is not None and offset < snapshot.offset <= self._order.base:
-                changes[partition], since[partition] = _read_snapshot(snapshot, self._codec), snapshot.offset
+                changes[partition], since[partition] = _read_snapshot(snapshot, self._coder), snapshot.offset
                 anew.add(partition)
         # What has not changed since its snapshot needs no part of the changelog, which may be gone.
         first = min((at for partition, at in since.items() if at < self._order.changed[partition]), default=None)
         for piece in () if first is None else self._pieces(first):
-            for partition, found in read_changes(piece, self._codec):
+            for partition, found in read_changes(piece, self._coder):
                 if partition in changes:
                     changes[partition] += found
         for partition, found in changes.items():
@@ -147,21 +206,69 @@ class TaskState:
         return list(ArrowLog(self._order.log).segments(first, self._order.base))
 
 
-def read_changes(piece: Piece, codec: RowCodec) -> Iterator[tuple[int, Changes]]:
+class _Coder:
+    """Turns rows of the changelog into what a view holds, and back: states, with marks before them where there are.
+
+    Parameters
+    ----------
+    codec : RowCodec
+        The columns of the state.
+    timer : str
+        The column that says when a key is called; empty for none.
+    marked : bool
+        Whether views hold marks.
+    """
+
+    def __init__(self, codec: RowCodec, timer: str, *, marked: bool) -> None:
+        self._codec, self._timer, self._skipped = codec, timer, MARKS.size if marked else 0
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the state."""
+        return self._codec.schema
+
+    def states(self, held: Sequence[bytes | None]) -> pa.RecordBatch:
+        """Return the states that a view holds, null for none."""
+        if not self._skipped:
+            return self._codec.decode(held)
+        return self._codec.decode([None if state is None else state[self._skipped :] for state in held])
+
+    def expires(self, held: Sequence[bytes]) -> NDArray[np.int64]:
+        """Return when the states that a view holds have lived too long."""
+        return np.array([MARKS.unpack_from(state)[1] for state in held], dtype=np.int64)
+
+    def by_partition(self, rows: pa.RecordBatch) -> Iterator[tuple[int, Changes]]:
+        """Yield the changes of rows by partition."""
+        held = self._held(rows)
+        for place in np.flatnonzero(rows[DELETED].to_numpy(zero_copy_only=False)).tolist():
+            held[place] = None
+        changes = list(zip(rows[KEY].to_pylist(), held, strict=True))
+        for partition, first, end in _stretches(rows[PARTITION].to_numpy()):
+            yield partition, changes[first:end]
+
+    def _held(self, rows: pa.RecordBatch) -> list[bytes | None]:
+        columns = rows.columns[len(rows.columns) - len(self.schema) :]
+        state = pa.RecordBatch.from_arrays(
+            [column.cast(field.type) for column, field in zip(columns, self.schema, strict=True)], schema=self.schema
+        )
+        encoded = self._codec.encode(state)
+        if not self._skipped:
+            return list(encoded)
+        marks = np.full((rows.num_rows, 2), NEVER, dtype=">i8")
+        if self._timer:
+            marks[:, 0] = pc.fill_null(state[self._timer].cast(pa.timestamp("us")).view(pa.int64()), NEVER)
+        if EXPIRES in rows.schema.names:
+            marks[:, 1] = rows[EXPIRES].to_numpy()
+        raw, size = marks.tobytes(), MARKS.size
+        return [raw[at * size : (at + 1) * size] + row for at, row in enumerate(encoded)]
+
+
+def read_changes(piece: Piece, coder: _Coder) -> Iterator[tuple[int, Changes]]:
     """Yield the changes of a piece by partition, from memory where this process has made them."""
     info = getattr(piece, "info", None)
     known = None if info is None or piece.rows != info.rows else _made.get(info.name)
     for rows in piece.read() if known is None else known:
-        yield from _by_partition(rows, codec)
-
-
-def _by_partition(rows: pa.RecordBatch, codec: RowCodec) -> Iterator[tuple[int, Changes]]:
-    partitions, encoded = rows[PARTITION].to_numpy(), list[bytes | None](codec.encode(_state_of(rows, codec)))
-    for place in np.flatnonzero(rows[DELETED].to_numpy(zero_copy_only=False)).tolist():
-        encoded[place] = None
-    changes = list(zip(rows[KEY].to_pylist(), encoded, strict=True))
-    for partition, first, end in _stretches(partitions):
-        yield partition, changes[first:end]
+        yield from coder.by_partition(rows)
 
 
 def _stretches(partitions: NDArray[Any]) -> Iterator[tuple[int, int, int]]:
@@ -174,18 +281,11 @@ def _stretches(partitions: NDArray[Any]) -> Iterator[tuple[int, int, int]]:
         first = end
 
 
-def _state_of(rows: pa.RecordBatch, codec: RowCodec) -> pa.RecordBatch:
-    columns = rows.columns[len(rows.columns) - len(codec.schema) :]
-    return pa.RecordBatch.from_arrays(
-        [column.cast(field.type) for column, field in zip(columns, codec.schema, strict=True)], schema=codec.schema
-    )
-
-
-def _read_snapshot(snapshot: Snapshot, codec: RowCodec) -> Changes:
-    table, expected = snapshot.read(), change_schema(codec.schema)
-    if table.schema.names != expected.names:
+def _read_snapshot(snapshot: Snapshot, coder: _Coder) -> Changes:
+    table, expected = snapshot.read(), change_schema(coder.schema)
+    if [name for name in table.schema.names if name != EXPIRES] != expected.names:
         raise StateError(
             f"snapshot {snapshot.path}: expected columns {expected.names}, got {table.schema.names}; "
             "the state of a run cannot change its columns"
         )
-    return [change for batch in table.to_batches() for _, found in _by_partition(batch, codec) for change in found]
+    return [change for batch in table.to_batches() for _, found in coder.by_partition(batch) for change in found]

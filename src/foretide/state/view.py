@@ -14,13 +14,20 @@ import lmdb
 
 from foretide.errors import ForetideError
 
-__all__ = ["PartitionView", "StateError", "open_view"]
+__all__ = ["MARKS", "NEVER", "PartitionView", "StateError", "open_view"]
 
 # Address space for each partition; the file is as large as what is in it.
 _MOST_BYTES = 8 << 30
-# No key begins with this byte.
-_OFFSET = b"\xffoffset"
-_NUMBER = struct.Struct(">q")
+# No key begins with these bytes: entries that say when a key is due, and how far the view has got.
+_INDEX, _OFFSET = 0xFE, b"\xffoffset"
+# The offset, and how many entries of the index there are.
+_NUMBERS = struct.Struct(">qq")
+# An entry of the index begins with which time it is, and the time, so that entries stand in its order.
+_ENTRY, _FIRST_TIME = struct.Struct(">BBQ"), 1 << 63
+#: What a state with times begins with: when its key is called, and when it has lived too long; both in microseconds.
+MARKS = struct.Struct(">qq")
+#: The time of what is never due.
+NEVER = (1 << 63) - 1
 # Views that a process keeps open.
 _OPEN = 1024
 _views: OrderedDict[Path, PartitionView] = OrderedDict()
@@ -36,6 +43,13 @@ class PartitionView:
     Any number of processes may have it open; the file's own lock lets one of them write, and is released when that one
     dies. Open it with `open_view`: a file must not be opened twice in a process.
 
+    Parameters
+    ----------
+    path : path
+        The directory of its file.
+    marked : bool
+        Whether states begin with their `MARKS`, by which keys can be found that are due.
+
     Examples
     --------
     >>> import tempfile
@@ -46,9 +60,9 @@ class PartitionView:
     ([None, b'2'], 3, 1)
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, marked: bool = False) -> None:
         path.mkdir(parents=True, exist_ok=True)
-        self._path = path
+        self._path, self._marked = path, marked
         # Nothing here must outlive the machine, and what a dead process wrote the system still has.
         self._file = lmdb.open(
             str(path), map_size=_MOST_BYTES, sync=False, metasync=False, readahead=False, max_spare_txns=1
@@ -58,11 +72,12 @@ class PartitionView:
     def offset(self) -> int:
         """How far it has got in the changelog; -1 where nothing is known."""
         with self._file.begin() as reading:
-            return _offset(reading)
+            return _numbers(reading)[0]
 
     def __len__(self) -> int:
-        entries: int = self._file.stat()["entries"]
-        return max(entries - 1, 0)
+        with self._file.begin() as reading:
+            entries: int = reading.stat(self._file.open_db(txn=reading))["entries"]
+            return max(entries - 1 - _numbers(reading)[1], 0)
 
     @property
     def size(self) -> int:
@@ -84,8 +99,21 @@ class PartitionView:
         """Yield all keys and their states."""
         with self._file.begin() as reading:
             for key, value in reading.cursor():
-                if key != _OFFSET:
-                    yield key, value
+                if key[0] >= _INDEX:
+                    return
+                yield key, value
+
+    def due(self, which: int, until_us: int) -> list[bytes]:
+        """Return the keys whose first or second mark is not after a time, the earliest first."""
+        found: list[bytes] = []
+        with self._file.begin() as reading:
+            cursor, end = reading.cursor(), _ENTRY.pack(_INDEX, which, until_us + 1 + _FIRST_TIME)
+            if cursor.set_range(_ENTRY.pack(_INDEX, which, 0)):
+                for entry in cursor.iternext(values=False):
+                    if entry >= end:
+                        break
+                    found.append(entry[_ENTRY.size :])
+        return found
 
     def apply(self, changes: Iterable[tuple[bytes, bytes | None]], *, since: int, offset: int) -> None:
         """Bring it from one offset to a later one, at once or not at all; nothing happens where somebody was first.
@@ -95,21 +123,30 @@ class PartitionView:
         """
         try:
             with self._file.begin(write=True) as writing:
-                if _offset(writing) >= offset:
+                reached, entries = _numbers(writing)
+                if reached >= offset:
                     return
                 if since < 0:
                     writing.drop(self._file.open_db(txn=writing), delete=False)
-                elif max(_offset(writing), 0) < since:
-                    raise StateError(f"view {self._path}: expected offset {since}, got {_offset(writing)}")
+                    entries = 0
+                elif max(reached, 0) < since:
+                    raise StateError(f"view {self._path}: expected offset {since}, got {reached}")
                 # Within a stretch the last change of a key counts.
                 latest = dict(changes)
+                if self._marked:
+                    for entry in _entries(writing.cursor().getmulti(list(latest))):
+                        entries -= writing.delete(entry)
                 kept = [(key, value) for key, value in latest.items() if value is not None]
                 writing.cursor().putmulti(kept)
                 if len(kept) < len(latest):
                     for key, value in latest.items():
                         if value is None:
                             writing.delete(key)
-                writing.put(_OFFSET, _NUMBER.pack(offset))
+                if self._marked:
+                    new = [(entry, b"") for entry in _entries(kept)]
+                    writing.cursor().putmulti(new)
+                    entries += len(new)
+                writing.put(_OFFSET, _NUMBERS.pack(offset, entries))
         except lmdb.MapFullError as error:
             raise StateError(
                 f"view {self._path}: expected at most {_MOST_BYTES >> 30} GiB in a partition, got more; "
@@ -121,16 +158,27 @@ class PartitionView:
         self._file.close()
 
 
-def open_view(root: Path, operator: str, partition: int) -> PartitionView:
+def open_view(root: Path, operator: str, partition: int, *, marked: bool = False) -> PartitionView:
     """Return the view of a partition, the same object whenever it is asked for in this process."""
     path = root / operator / str(partition)
-    view = _views.pop(path, None) or PartitionView(path)
+    view = _views.pop(path, None)
+    if view is None:
+        view = PartitionView(path, marked=marked)
     _views[path] = view
     if len(_views) > _OPEN:
         _views.popitem(last=False)[1].close()
     return view
 
 
-def _offset(transaction: lmdb.Transaction) -> int:
+def _numbers(transaction: lmdb.Transaction) -> tuple[int, int]:
+    """Return how far a view has got, and how many entries its index has."""
     raw = transaction.get(_OFFSET)
-    return -1 if raw is None else int(_NUMBER.unpack(raw)[0])
+    return (-1, 0) if raw is None else _NUMBERS.unpack(raw)
+
+
+def _entries(states: Iterable[tuple[bytes, bytes]]) -> Iterator[bytes]:
+    """Yield the entries of the index that states have."""
+    for key, state in states:
+        for which, at_us in enumerate(MARKS.unpack_from(state)):
+            if at_us != NEVER:
+                yield _ENTRY.pack(_INDEX, which, at_us + _FIRST_TIME) + key

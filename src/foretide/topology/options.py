@@ -133,7 +133,7 @@ SINK_OPTIONS: dict[str, KindOptions] = {
 }
 """The options of each kind of sink."""
 
-_ON_ROWS = KindOptions(("tables", "state_partitions"))
+_ON_ROWS = KindOptions(("tables", "state_partitions", "timer", "watermark_s", "event_time", "ttl_s"))
 OPERATOR_OPTIONS: Mapping[OperatorMode, KindOptions] = {
     "rows": _ON_ROWS,
     "pandas": _ON_ROWS,

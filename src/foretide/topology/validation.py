@@ -7,7 +7,7 @@ import heapq
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeAlias
 
 from foretide.errors import TopologyError, TopologyErrors
@@ -150,8 +150,23 @@ def _check_operator(operator: Operator) -> Iterator[TopologyError]:
             f"state_partitions between 1 and {MOST_PARTITIONS}, of an operator that keeps state",
             repr(partitions) if operator.stateful else "one that keeps none",
         )
+    yield from _check_timing(operator, wrong)
     if operator.execution_s is not None and not (math.isfinite(operator.execution_s) and operator.execution_s > 0):
         yield wrong("an execution time above 0 seconds", operator.execution_s)
+
+
+def _check_timing(operator: Operator, wrong: Callable[..., TopologyError]) -> Iterator[TopologyError]:
+    """Refuse options about time that an operator cannot have."""
+    given = [name for name in ("timer", "watermark_s", "event_time", "ttl_s") if name in operator.options]
+    if given and not operator.state:
+        yield wrong(f"a state that {given[0]}= is about", "none", "write key= and state=")
+    behind_s, ttl_s = (operator.options.get(name, 1.0) for name in ("watermark_s", "ttl_s"))
+    if not (is_number(behind_s) and math.isfinite(behind_s) and behind_s >= 0):
+        yield wrong("a watermark_s of seconds, at least 0", repr(behind_s))
+    if not (is_number(ttl_s) and math.isfinite(ttl_s) and ttl_s > 0):
+        yield wrong("a ttl_s of seconds, above 0", repr(ttl_s))
+    if given and "watermark_s" not in given and given != ["ttl_s"]:
+        yield wrong(f"watermark_s= beside {given[0]}=", "none", "say how many seconds behind later events one may come")
 
 
 def _check_kinds(ends: Sequence[Source] | Sequence[Sink], kinds: Iterable[str]) -> Iterator[TopologyError]:

@@ -103,9 +103,9 @@ class LocalStage:
             **order,
         )
         batch = LocalBatch()
-        envelopes = self._round(StageTask(self._key, self._program, whole, first=True), slots, {}, batch)
-        for edges in self.stage.carriers:
-            task = StageTask(self._key, self._program, replace(whole, slices=()), first=False)
+        envelopes = self._round(StageTask(self._key, self._program, whole), slots, {}, batch)
+        for round, edges in enumerate(self.stage.carriers, start=1):
+            task = StageTask(self._key, self._program, replace(whole, slices=()), round=round)
             targets = max(whole.routes[number].replicas for number in edges)
             envelopes = self._round(task, targets, envelopes, batch)
         self._deliver(envelopes, batch, exchanged=False)

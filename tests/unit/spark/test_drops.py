@@ -84,3 +84,16 @@ def test_a_batch_that_runs_again_after_its_limit_was_lifted_is_told_of(stage: St
 def test_tasks_and_readers_of_spark_tell_what_was_too_old() -> None:
     results = [{"too_old": {"a-b": 2}}, {"too_old": {}}, {"too_old": {"a-b": 1, "in": 4}}]
     assert too_old_of(results, {"in": 3}) == {"in": 7, "a-b": 3}
+
+
+def test_late_events_add_up_by_operator(caplog: pytest.LogCaptureFixture) -> None:
+    job = flow("windows")
+    job.source("in").operator("count", key="k", state="at timestamp", timer="at", watermark_s=10)
+    [stage] = compile_stages(job.build()).stages
+    watch = DropWatch(stage, {})
+    with caplog.at_level(logging.WARNING):
+        for late in (3, 0, 4):
+            assert watch.look({}, {}, [{"states": {"count": {"late": late}}}, {"states": {}}]) == {}
+    assert list(watch.drops.values()) == [Drop("count", "watermark_s", 10, 7, ("count",))]
+    [record] = caplog.records
+    assert record.message.startswith("operator 'count': 3 events dropped, late by more than 10 s")

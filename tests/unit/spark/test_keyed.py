@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -9,18 +11,25 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
+from foretide.spark.batches.declared import state_schema
 from foretide.spark.errors import OperatorError
 from foretide.spark.tasks.keyed import KeyedRunner
 from foretide.spark.tasks.operators import OperatorSpec
-from foretide.state.keys import decode_key
+from foretide.state.clock import MICROS
+from foretide.state.keys import decode_key, encode_keys
+from foretide.state.memory import DueKeys
 from foretide.state.rows import RowCodec
 from foretide.topology import Operator
 
+AT_10, AT_20 = datetime(1970, 1, 1, 0, 0, 10, tzinfo=UTC), datetime(1970, 1, 1, 0, 0, 20, tzinfo=UTC)
 STATE = pa.schema([("n", pa.int64()), ("last", pa.string())])
 
 
 class Kept:
     """A state in memory, in place of a task's."""
+
+    watermark_us: int | None = None
+    columns = ""
 
     def __init__(self, **known: tuple[int, str]) -> None:
         self.known: dict[tuple[Any, ...], tuple[int, str] | None] = {(key,): state for key, state in known.items()}
@@ -31,6 +40,9 @@ class Kept:
         rows = [self.known.get(decode_key(key)) or (None, None) for key in keys]
         columns = [pa.array(column, field.type) for column, field in zip(zip(*rows, strict=True), STATE, strict=True)]
         return codec.decode(codec.encode(pa.RecordBatch.from_arrays(columns, schema=STATE)))
+
+    def due(self) -> None:
+        return None
 
     def note(self, partitions: Any, keys: list[bytes], deleted: Any, state: pa.RecordBatch) -> None:
         assert (np.diff(partitions) >= 0).all()
@@ -133,3 +145,112 @@ def test_rows_without_their_key_are_named() -> None:
         run(lambda rows, state: (None, None), "pandas", {"v": [1]}, Kept())
     with pytest.raises(OperatorError, match=r"'count'.*keys of at most 500 bytes"):
         run(lambda rows, state: (None, None), "pandas", {"k": ["x" * 600]}, Kept())
+
+
+TIMED = pa.schema([("n", pa.int64()), ("at", pa.timestamp("us", "UTC"))])
+TIMES = pa.timestamp("us", "UTC")
+
+
+class Due(Kept):
+    """A state whose keys are due, each with a count of 1 and a timer at 10 s."""
+
+    watermark_us = 15 * MICROS
+
+    def __init__(self, *keys: str) -> None:
+        super().__init__()
+        self._keys = [key for _, key in sorted((key, encode_keys([pa.array([key])])[0]) for key in keys)]
+        self.noted: dict[str, dict[str, Any] | None] = {}
+        self.columns = pa.schema([("k", pa.string()), ("event_time", TIMES)]).serialize().to_pybytes().hex()
+
+    def due(self) -> DueKeys | None:  # type: ignore[override]
+        state = pa.record_batch({"n": [1] * len(self._keys), "at": pa.array([10 * MICROS] * len(self._keys), TIMES)})
+        return DueKeys(np.zeros(len(self._keys), dtype=np.int64), self._keys, state) if self._keys else None
+
+    def look_up(self, partitions: Any, keys: list[bytes]) -> pa.RecordBatch:
+        return RowCodec(TIMED).decode([None] * len(keys))
+
+    def note(self, partitions: Any, keys: list[bytes], deleted: Any, state: pa.RecordBatch) -> None:
+        for key, gone, row in zip(keys, deleted.tolist(), state.to_pylist(), strict=True):
+            self.noted[decode_key(key)[0]] = None if gone else row
+
+
+def call(function: Any, mode: Any, kept: Due, rows: pa.RecordBatch | None = None) -> tuple[list[Any], KeyedRunner]:
+    options = {"timer": "at", "watermark_s": 5.0}
+    operator = Operator("count", function, mode=mode, key=("k",), state="x int", options=options)
+    runner = KeyedRunner(OperatorSpec(operator, {}, 0, TIMED))
+    outputs = runner.run_keyed(rows, kept, 8)
+    return [row for part in outputs.get("out", []) for row in part.to_pylist()], runner
+
+
+def in_rows(key: str, rows: list[Any], state: Any) -> Any:
+    if key == "kept":
+        return {"k": key, "n": state["n"], "rows": len(rows)}, state
+    return None, {"n": 5, "at": AT_20} if key == "again" else None
+
+
+def in_pandas(rows: pd.DataFrame, state: pd.DataFrame) -> Any:
+    assert rows.empty and list(rows.columns) == ["k", "event_time"]
+    out = pd.DataFrame({"k": ["kept"], "n": [1], "rows": [0]}) if "kept" in state.index else None
+    again = state.index == "again"
+    after = state.assign(n=state["n"].mask(again, 5), at=state["at"].mask(again, AT_20))
+    return out, after[after.index != "gone"].reindex(state.index)
+
+
+@pytest.mark.parametrize(("mode", "function"), [("rows", in_rows), ("pandas", in_pandas)])
+def test_keys_that_are_due_are_called_without_rows(mode: str, function: Any) -> None:
+    kept = Due("kept", "again", "gone")
+    outputs, runner = call(function, mode, kept)
+    # What completed the output is the time that was waited for.
+    assert outputs == [{"k": "kept", "n": 1, "rows": 0, "event_time": AT_10}]
+    # A timer that is left as it was goes; another time stays.
+    assert kept.noted == {"kept": {"n": 1, "at": None}, "again": {"n": 5, "at": AT_20}, "gone": None}
+    assert (runner.rows_in, runner.rows_out) == (0, 1)
+
+
+def test_a_key_that_is_due_and_not_returned_stays_without_a_timer() -> None:
+    kept = Due("a", "b")
+    assert call(lambda rows, state: (None, None), "arrow", kept)[0] == []
+    assert kept.noted == {"a": {"n": 1, "at": None}, "b": {"n": 1, "at": None}}
+
+
+def test_a_call_that_fails_is_a_dead_letter_with_the_state_and_is_not_repeated() -> None:
+    def bad(key: str, rows: list[Any], state: Any) -> Any:
+        if key == "b":
+            raise ValueError("no")
+        return None, None
+
+    kept = Due("a", "b", "c")
+    _, runner = call(bad, "rows", kept)
+    assert kept.noted == {"a": None, "b": {"n": 1, "at": None}, "c": None}
+    [letter] = runner.letters
+    assert json.loads(letter.event) == {"k": "b", "n": 1, "at": "1970-01-01 00:00:10+00:00"}
+
+
+def test_events_before_the_watermark_are_late() -> None:
+    times = pa.array([None, 14_999_999, 15 * MICROS, 90 * MICROS], pa.int64()).cast(TIMES)
+    seen: list[str] = []
+
+    def function(key: str, rows: list[Any], state: Any) -> Any:
+        seen.append(key)
+        return None, None
+
+    rows = pa.record_batch({"k": ["none", "late", "just", "early"], "event_time": times})
+    _, runner = call(function, "rows", Due(), rows)
+    assert (sorted(seen), runner.late, runner.latest_us, runner.rows_in) == (
+        ["early", "just", "none"],
+        1,
+        90 * MICROS,
+        4,
+    )
+
+
+def test_a_watermark_needs_times() -> None:
+    with pytest.raises(OperatorError, match=r"a column 'event_time' of timestamps, .* got columns k string"):
+        call(in_rows, "rows", Due(), pa.record_batch({"k": ["a"]}))
+
+
+@pytest.mark.parametrize("timer", ["n", "when"])
+def test_a_timer_must_be_a_timestamp_of_the_state(timer: str) -> None:
+    operator = Operator("count", None, key=("k",), state="n long, at timestamp", options={"timer": timer})
+    with pytest.raises(OperatorError, match=rf"a column of its state, of type timestamp, got '{timer}' and state="):
+        state_schema(operator)

@@ -405,7 +405,7 @@ class TestColumns:
 
 
 def test_an_error_of_ours_is_a_result_with_all_its_attributes_in_either_kind_of_job() -> None:
-    task = StageTask("split/2", b"\x80\x04\x8c\x0bno_such_mod\x8c\x01f\x93.", BatchOrder(0, 1), first=True)
+    task = StageTask("split/2", b"\x80\x04\x8c\x0bno_such_mod\x8c\x01f\x93.", BatchOrder(0, 1))
     [(edge, alone)] = task.run_alone(0, ())
     [cells] = task.run(0, iter([]))
     assert edge == RESULT and cells["edge"].to_pylist() == [RESULT]
@@ -416,7 +416,7 @@ def test_an_error_of_ours_is_a_result_with_all_its_attributes_in_either_kind_of_
 
 
 def test_a_program_that_cannot_be_unpacked_names_the_stage_and_the_remedy() -> None:
-    task = StageTask("split/1", b"\x80\x04\x8c\x0bno_such_mod\x8c\x01f\x93.", BatchOrder(0, 1), first=True)
+    task = StageTask("split/1", b"\x80\x04\x8c\x0bno_such_mod\x8c\x01f\x93.", BatchOrder(0, 1))
     with pytest.raises(
         OperatorError, match=r"'split': expected functions that workers can import, got ModuleNotFound.*addPyFile"
     ):

@@ -27,7 +27,7 @@ def learn(states: StageStates, batch: int, rows: int, hottest: tuple[str, int], 
     [(number, log)] = states.logs.items()
     commit = log.begin("in", batch).commit([])
     report: dict[str, Any] = {"work": {"3": [rows, 9]}, "seconds": 0.1, "hottest": hottest, "changed": []}
-    report |= {"sizes": {}, "snapshots": {}}
+    report |= {"sizes": {}, "snapshots": {}, "late": 0, "latest_us": None, "columns": ""}
     states.learn({number: commit}, [{"states": {"count": report}}], tasks)
 
 

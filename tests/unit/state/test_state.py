@@ -26,6 +26,7 @@ from foretide.state.view import PartitionView, StateError
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, 600, tzinfo=UTC)
 SCHEMA = pa.schema([("n", pa.int64())])
+SEEN = {"late": 0, "latest_us": None, "columns": ""}
 
 
 @pytest.mark.parametrize(
@@ -142,12 +143,12 @@ class Counting:
         before: dict[int, int] = {}
         deal = self.ledger.deal(tasks)
         transaction = self.ledger.log.begin("stage", self.batch)
-        order = self.ledger.order(deal, transaction.committed)
+        order = self.ledger.order(self.batch, deal, transaction.committed)
         segments, reports = [], []
         column = pa.array([abs(key) for key in keys])
         homes = partitions_of([column], order.partitions)
         for task in range(tasks):
-            state = TaskState(order, SCHEMA, self.views)
+            state = TaskState(order, SCHEMA, self.views, task)
             mine = np.flatnonzero(deal[homes] == task)
             mine = mine[np.argsort(homes[mine], kind="stable")]
             if mine.size:
@@ -161,10 +162,10 @@ class Counting:
             if info is not None and not forget:
                 state.made(info.name)
             segments.append(info)
-            taken = {at: list(vars(each).values()) for at, each in state.snapshots(task).items()}
+            taken = {at: list(vars(each).values()) for at, each in state.snapshots().items()}
             work = {home: (1, 1) for home in homes[mine].tolist()}
             report = {"work": work, "seconds": 0.01 * mine.size, "changed": state.changed()}
-            reports.append(json.loads(json.dumps({**report, "sizes": state.sizes(), "snapshots": taken})))
+            reports.append(json.loads(json.dumps({**report, **SEEN, "sizes": state.sizes(), "snapshots": taken})))
         if commit:
             self.ledger.learn(transaction.commit(segments), reports)
             self.batch += 1
@@ -240,7 +241,7 @@ def test_a_key_that_nobody_touches_does_not_hold_the_changelog(tmp_path: Path, m
 def test_a_task_that_was_overtaken_is_refused(tmp_path: Path) -> None:
     counting = Counting(tmp_path)
     counting.run([1])
-    old = counting.ledger.order(counting.ledger.deal(1), None)
+    old = counting.ledger.order(counting.batch, counting.ledger.deal(1), None)
     counting.run([1])
     counting.run([1])
     with pytest.raises(StateError, match="expected its state at 1 of its changelog, got 2: another attempt"):

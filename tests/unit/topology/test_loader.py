@@ -285,6 +285,7 @@ def test_a_misspelt_option_is_named_with_its_line_and_the_nearest_name(
     assert source.endswith("got the unknown option 'sped'; did you mean 'speed'?")
     assert operator == (
         f"operator 'a' (declared at {name}:{lines[1]}): expected an option among tables, state_partitions, "
+        "timer, watermark_s, event_time, ttl_s, "
         "got the unknown option 'tabels'; did you mean 'tables'?"
     )
     assert sink == (

@@ -274,6 +274,12 @@ def test_a_call_through_a_function_of_the_user_names_the_line_in_it() -> None:
         ),
         ({"key": "x", "state": "n long", "state_partitions": 0}, "state_partitions between 1 and 4096"),
         ({"state_partitions": 8}, "of an operator that keeps state, got one that keeps none"),
+        ({"ttl_s": 5}, "a state that ttl_s= is about, got none; write key= and state="),
+        ({"key": "x", "state": "n long", "ttl_s": 0}, "a ttl_s of seconds, above 0, got 0"),
+        ({"key": "x", "state": "n long", "watermark_s": -1}, "a watermark_s of seconds, at least 0, got -1"),
+        ({"key": "x", "state": "n long", "watermark_s": True}, "a watermark_s of seconds, at least 0, got True"),
+        ({"key": "x", "state": "t timestamp", "timer": "t"}, "watermark_s= beside timer=, got none"),
+        ({"key": "x", "state": "n long", "event_time": "t", "ttl_s": 3}, "watermark_s= beside event_time=, got none"),
     ],
 )
 def test_what_is_wrong_with_a_key_is_named(declared: dict[str, Any], message: str) -> None:

@@ -44,7 +44,16 @@ def state_schema(operator: Operator) -> pa.Schema | None:
     """Return the columns of the state that is kept for an operator; None where none is."""
     if not operator.state:
         return None
-    return _read(operator, operator.state, "columns of its state such as 'n long, total double'", "state=")
+    schema = _read(operator, operator.state, "columns of its state such as 'n long, total double'", "state=")
+    timer = operator.options.get("timer")
+    if timer is not None and not (timer in schema.names and pa.types.is_timestamp(schema.field(timer).type)):
+        raise OperatorError(
+            operator.id,
+            expected="a timer= that is a column of its state, of type timestamp",
+            got=f"{timer!r} and state={operator.state!r}",
+            remedy=f"write state='..., {timer} timestamp'",
+        )
+    return schema
 
 
 def _read(operator: Operator, ddl: str, expected: str, where: str) -> pa.Schema:

@@ -1,16 +1,19 @@
-"""Counting the events that a stage drops, since too many wait or they are too old (SPEC P7)."""
+"""Counting the events that a stage drops, since too many wait, or they are too old (SPEC P7) or late."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from foretide.compile.queues import QueueLimits
 from foretide.compile.stages import Stage
 from foretide.spark.batches.failures import FAILURE_LOGGER
 
 __all__ = ["Drop", "DropWatch", "too_old_of"]
+
+
+Limit: TypeAlias = Literal["queue_bound", "timeout_s", "watermark_s"]
 
 
 @dataclass(frozen=True)
@@ -20,8 +23,8 @@ class Drop:
     Parameters
     ----------
     queue : str
-        The source, or the queued edge, such as ``parse -> count``.
-    limit : {"queue_bound", "timeout_s"}
+        The source, or the queued edge, such as ``parse -> count``; for late events their operator.
+    limit : {"queue_bound", "timeout_s", "watermark_s"}
         The setting by which they were dropped.
     value : float, optional
         What it says; None where a batch of an earlier start, which had the limit, runs again.
@@ -37,7 +40,7 @@ class Drop:
     """
 
     queue: str
-    limit: Literal["queue_bound", "timeout_s"]
+    limit: Limit
     value: float | None
     count: int
     ends: tuple[str, ...]
@@ -49,6 +52,9 @@ class Drop:
 
     def __str__(self) -> str:
         events = f"{self.count:,} event{'s' if self.count != 1 else ''} dropped"
+        if self.limit == "watermark_s":
+            why = f"late by more than {self.value:g} s after the latest event of an earlier batch"
+            return f"operator {self.queue!r}: {events}, {why}; raise watermark_s if they should count"
         remedy = f"give {', '.join(self.ends)} more replicas, or raise {self.limit}"
         return f"queue {self.queue!r}: {events}, {self._why}; {remedy}"
 
@@ -82,14 +88,22 @@ class DropWatch:
             source.id: (source.id, tuple(plan.edge.end for plan in stage.edges if plan.edge.start == source.id))
             for source in stage.sources
         }
+        self._behind_s = {operator.id: operator.options.get("watermark_s") for operator in stage.keyed}
         #: All drops since the start, by kind.
         self.drops: dict[tuple[str, str], Drop] = {}
 
-    def look(self, over_bound: Mapping[str, int], too_old: Mapping[str, int]) -> dict[str, int]:
-        """Take note of what a batch dropped, by input; return it for both reasons together."""
+    def look(
+        self, over_bound: Mapping[str, int], too_old: Mapping[str, int], results: Iterable[Mapping[str, Any]] = ()
+    ) -> dict[str, int]:
+        """Take note of what a batch dropped, by input, and of late events in the results of its tasks.
+
+        Return what was dropped of each input, before any operator had it.
+        """
+        late = [(id, report["late"]) for result in results for id, report in result["states"].items()]
         found = [
             *(self._drop(name, "queue_bound", count) for name, count in over_bound.items() if count),
             *(self._drop(name, "timeout_s", count) for name, count in too_old.items() if count),
+            *(Drop(id, "watermark_s", self._behind_s[id], count, (id,)) for id, count in late if count),
         ]
         for drop in found:
             known = self.drops.get(drop.kind)

@@ -100,16 +100,16 @@ class StageJob:
         context = self._spark.sparkContext
         if order.slots not in self._bases:
             self._bases[order.slots] = context.parallelize(range(order.slots), order.slots)
-        task = StageTask(*self.program, order, first=True)
+        task = StageTask(*self.program, order)
         return self._bases[order.slots].mapPartitionsWithIndex(task.run_alone).collect()
 
     def _run_rounds(self, order: BatchOrder, first: FirstRound) -> Iterable[tuple[int, bytes]]:
         """Run one round of tasks after another, with an exchange between them."""
-        task = StageTask(*self.program, order, first=True, entry=first.entry)
+        task = StageTask(*self.program, order, entry=first.entry)
         rows = first.frame.mapInArrow(task, _ENVELOPE)
-        for edges in self._rounds:
-            targets = max(order.routes[number].replicas for number in edges)
-            task = StageTask(*self.program, replace(order, slices=()), first=False)
+        for number, edges in enumerate(self._rounds, start=1):
+            targets = max(order.routes[edge].replicas for edge in edges)
+            task = StageTask(*self.program, replace(order, slices=()), round=number)
             rows = rows.repartitionById(targets, "target").mapInArrow(task, _ENVELOPE)
         table = rows.toArrow()
         return zip(table["edge"].to_pylist(), table["payload"].to_pylist(), strict=True)

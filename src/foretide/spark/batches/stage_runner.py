@@ -209,7 +209,7 @@ class StageRunner:
         too_old = too_old_of(done.results, self._feed.too_old())
         commits = self._ends.commit(batch_id, done.results, done.collected, transactions, letters)
         self._states.learn(commits, done.results, tasks)
-        dropped = self._drops.look(self._feed.dropped(), too_old)
+        dropped = self._drops.look(self._feed.dropped(), too_old, done.results)
         self._feed.finished()
         batch = BatchStatistics(self.stage.id, batch_id, config.version, slots, rows or {}, started_at_s)
         batch.replicas, batch.dropped = replicas, dropped
@@ -255,7 +255,7 @@ class StageRunner:
         config: RuntimeConfig,
         transactions: Mapping[int, BatchWriter],
     ) -> BatchOrder:
-        states = self._states.orders(tasks, transactions)
+        states = self._states.orders(batch_id, tasks, transactions)
         return BatchOrder(
             batch_id,
             tasks,

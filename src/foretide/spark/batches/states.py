@@ -11,6 +11,7 @@ from foretide.grouping import Grouping
 from foretide.spark.batches.failures import FAILURE_LOGGER
 from foretide.spark.settings import EngineSettings
 from foretide.state.changes import StateOrder
+from foretide.state.clock import Timing
 from foretide.state.deal import Dealt
 from foretide.state.ledger import StateLedger
 from foretide.store.workspace import Workspace
@@ -88,6 +89,7 @@ class StageStates:
                 partitions=int(operator.options.get("state_partitions", _PARTITIONS)),
                 key=operator.key,
                 columns=operator.state,
+                timing=Timing.of(operator.options),
                 fsync=settings.sync_files,
             )
             for operator in stage.keyed
@@ -109,10 +111,10 @@ class StageStates:
         """The changelogs, by the number of their writer."""
         return {ledger.writer: ledger.log for ledger in self._ledgers}
 
-    def orders(self, tasks: int, transactions: Mapping[int, BatchWriter]) -> dict[str, StateOrder]:
+    def orders(self, batch_id: int, tasks: int, transactions: Mapping[int, BatchWriter]) -> dict[str, StateOrder]:
         """Return what the tasks of a batch are told, by operator."""
         return {
-            ledger.operator: ledger.order(ledger.deal(tasks), transactions[ledger.writer].committed)
+            ledger.operator: ledger.order(batch_id, ledger.deal(tasks), transactions[ledger.writer].committed)
             for ledger in self._ledgers
         }
 
@@ -124,7 +126,7 @@ class StageStates:
         """Take note of a batch of so many tasks that is committed, and of what they report."""
         found = list(results)
         for ledger in self._ledgers:
-            reports = [result["states"][ledger.operator] for result in found]
+            reports = [result["states"][ledger.operator] for result in found if ledger.operator in result["states"]]
             ledger.learn(commits[ledger.writer], reports)
             self._look_for_hot_keys(ledger.operator, reports, tasks)
 

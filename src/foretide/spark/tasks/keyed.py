@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter, thread_time
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from foretide.errors import ConfigError
 from foretide.spark.errors import OperatorError
 from foretide.spark.tasks.keyed_rows import KeyedRows, StateChange, all_null, keys_of, places_of
-from foretide.spark.tasks.operators import OperatorRunner, OperatorSpec, Outputs, from_arrow, from_pandas, from_rows
-from foretide.state.keys import encode_keys
+from foretide.spark.tasks.operators import (
+    EVENT_TIME_COLUMN,
+    OperatorRunner,
+    OperatorSpec,
+    Outputs,
+    from_arrow,
+    from_pandas,
+    from_rows,
+)
+from foretide.state.clock import Timing
+from foretide.state.keys import decode_keys, encode_keys
 from foretide.state.memory import KeyStates
+from foretide.traces.replay import EVENT_TIME
 
 __all__ = ["KeyedRunner"]
 
@@ -26,7 +37,7 @@ class KeyedRunner(OperatorRunner):
     def __init__(self, spec: OperatorSpec) -> None:
         super().__init__(spec)
         assert spec.state is not None
-        self._key, self._columns = spec.operator.key, spec.state
+        self._key, self._columns, self._timing = spec.operator.key, spec.state, Timing.of(spec.operator.options)
         self._together: Callable[[KeyedRows], tuple[Outputs, StateChange]] = {
             "arrow": self._arrow,
             "pandas": self._pandas,
@@ -39,11 +50,32 @@ class KeyedRunner(OperatorRunner):
         #: Rows and keys by partition.
         self.work: dict[int, tuple[int, int]] = {}
         self.hottest: tuple[str, int] = "", 0
+        #: Rows that came too late, the latest event in microseconds, and the columns of rows if nobody knew them.
+        self.late = 0
+        self.latest_us: int | None = None
+        self.columns = ""
 
-    def run_keyed(self, rows: pa.RecordBatch, state: KeyStates, partitions: int) -> Outputs:
-        """Return what the operator makes of all rows that a task has for it, and note the states that change."""
-        self.rows_in += rows.num_rows
+    def run_keyed(self, rows: pa.RecordBatch | None, state: KeyStates, partitions: int) -> Outputs:
+        """Return what the operator makes of keys that are due, and of all rows that a task has for it.
+
+        The states that change are noted. Keys that are due come first: the watermark had passed before the rows came.
+        """
         started, computed = perf_counter(), thread_time()
+        outputs = self._call_due(rows, state)
+        if rows is not None:
+            self.rows_in += rows.num_rows
+            if self._timing.timer and not state.columns:
+                self.columns = rows.schema.serialize().to_pybytes().hex()
+            rows = self._in_time(rows, state.watermark_us)
+            if rows.num_rows:
+                for name, parts in self._run_rows(rows, state, partitions).items():
+                    outputs.setdefault(name, []).extend(parts)
+        self.busy_s += perf_counter() - started
+        self.cpu_s += thread_time() - computed
+        return outputs
+
+    def _run_rows(self, rows: pa.RecordBatch, state: KeyStates, partitions: int) -> Outputs:
+        """Call the function for rows and the states of their keys."""
         columns = [self._column(rows, name) for name in self._key]
         try:
             keys, number, homes = keys_of(columns, self._key, partitions)
@@ -59,10 +91,61 @@ class KeyedRunner(OperatorRunner):
                 # Nearly always all keys change.
                 chosen = encoded if places.size == len(encoded) else [encoded[at] for at in places.tolist()]
                 state.note(homes[places], chosen, all_null(change.state), change.state)
-        self.busy_s += perf_counter() - started
-        self.cpu_s += thread_time() - computed
         self._finish(rows, outputs)
         return outputs
+
+    def _call_due(self, rows: pa.RecordBatch | None, state: KeyStates) -> Outputs:
+        """Call the function for keys that are due, without rows; a timer that is left as it was goes."""
+        due = state.due()
+        if due is None:
+            return {}
+        schema = pa.ipc.read_schema(pa.py_buffer(bytes.fromhex(state.columns))) if rows is None else rows.schema
+        none = pa.RecordBatch.from_pylist([], schema=schema)
+        types = [schema.field(name).type for name in self._key]
+        keys = pa.RecordBatch.from_arrays(decode_keys(due.keys, types), names=list(self._key))
+        outputs: Outputs = {}
+        changes = self._run(KeyedRows(none, np.empty(0, dtype=np.int64), keys, due.state), outputs)
+        after = self._after_call(due.state, changes)
+        state.note(due.partitions, due.keys, all_null(after), after)
+        if EVENT_TIME_COLUMN in schema.names:
+            latest = pc.max(due.state[self._timing.timer]).cast(EVENT_TIME.type)
+            for parts in outputs.values():
+                parts[:] = [_with_event_time(part, latest) for part in parts]
+        self._finish(none, outputs)
+        return outputs
+
+    def _after_call(self, before: pa.RecordBatch, changes: Sequence[tuple[int, StateChange]]) -> pa.RecordBatch:
+        """Return the states of keys that were called: those that the function gave, and the others without timers."""
+        chosen, first = np.arange(before.num_rows), before.num_rows
+        for base, change in changes:
+            chosen[change.numbers + base] = first + np.arange(change.numbers.size)
+            first += change.numbers.size
+        both = pa.Table.from_batches([before, *(change.state for _, change in changes)]).take(pa.array(chosen))
+        [after] = both.combine_chunks().to_batches()
+        place = self._columns.get_field_index(self._timing.timer)
+        rests = pc.fill_null(pc.equal(after[place], before[place]), fill_value=False)
+        timers = pc.if_else(rests, pa.scalar(None, after[place].type), after[place])
+        return after.set_column(place, self._columns.field(place), timers)
+
+    def _in_time(self, rows: pa.RecordBatch, watermark_us: int | None) -> pa.RecordBatch:
+        """Return the rows that are not late, and take note of the latest event and of how many are late."""
+        if self._timing.watermark_s is None:
+            return rows
+        name = self._timing.time
+        if name not in rows.schema.names or not pa.types.is_timestamp(rows.schema.field(name).type):
+            raise OperatorError(
+                self.id,
+                expected=f"a column {name!r} of timestamps, which its watermark goes by",
+                got=f"columns {', '.join(f'{field.name} {field.type}' for field in rows.schema)}",
+                remedy="name the column with event_time=, or leave watermark_s= out",
+            )
+        times = rows[name].cast(pa.timestamp("us")).view(pa.int64())
+        self.latest_us = pc.max(times).as_py()
+        if watermark_us is None:
+            return rows
+        late = pc.fill_null(pc.less(times, watermark_us), fill_value=False)
+        self.late = pc.sum(late).as_py() or 0
+        return rows.filter(pc.invert(late)) if self.late else rows
 
     def _count(self, piece: KeyedRows, homes: NDArray[np.int64]) -> None:
         """Count rows and keys by partition, and find the key that has most."""
@@ -89,8 +172,10 @@ class KeyedRunner(OperatorRunner):
                     first, second = part.halves()
                     waiting += [(base + first.keys.num_rows, second), (base, first)]
                     continue
-                for row in range(part.rows.num_rows):
-                    self._give_up(part.rows.slice(row, 1), error)
+                # A key that was due has no rows.
+                failed = part.rows if part.rows.num_rows else part.given
+                for row in range(failed.num_rows):
+                    self._give_up(failed.slice(row, 1), error)
                 continue
             changes.append((base, change))
             for name, batches in made.items():
@@ -109,10 +194,7 @@ class KeyedRunner(OperatorRunner):
                 retries -= 1
 
     def _arrow(self, piece: KeyedRows) -> tuple[Outputs, StateChange]:
-        given = pa.RecordBatch.from_arrays(
-            [*piece.keys.columns, *piece.state.columns], names=[*piece.keys.schema.names, *piece.state.schema.names]
-        )
-        result, state = self._pair(self._function(piece.rows, given))
+        result, state = self._pair(self._function(piece.rows, piece.given))
         outputs = self._collect(result, from_arrow)
         if state is None:
             return outputs, self._unchanged
@@ -174,7 +256,7 @@ class KeyedRunner(OperatorRunner):
             if result is not None:
                 parts = result.items() if many and isinstance(result, Mapping) else ((output, result),)
                 for name, part in parts:
-                    made.setdefault(name, []).extend(self._each_row(name, part, own[-1]))
+                    made.setdefault(name, []).extend(self._each_row(name, part, own[-1] if own else {}))
         unknown = {name for after in changed for name in after} - set(self._columns.names)
         if unknown:
             raise self._bad_state(f"a column {min(unknown)!r}")
@@ -249,3 +331,10 @@ class KeyedRunner(OperatorRunner):
             got=got,
             remedy="change the state that the function returns, or state=",
         )
+
+
+def _with_event_time(rows: pa.RecordBatch, at: pa.Scalar) -> pa.RecordBatch:
+    """Return rows with an event time: their own, or else this one."""
+    if EVENT_TIME_COLUMN in rows.schema.names:
+        return rows
+    return rows.append_column(EVENT_TIME_COLUMN, pa.repeat(at, rows.num_rows))

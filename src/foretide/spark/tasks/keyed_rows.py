@@ -34,6 +34,12 @@ class KeyedRows:
             KeyedRows(self.rows.take(right), self.number[right] - half, self.keys.slice(half), self.state.slice(half)),
         )
 
+    @property
+    def given(self) -> pa.RecordBatch:
+        """The keys and their states, side by side."""
+        names = [*self.keys.schema.names, *self.state.schema.names]
+        return pa.RecordBatch.from_arrays([*self.keys.columns, *self.state.columns], names=names)
+
     @cached_property
     def known(self) -> NDArray[np.bool_]:
         """Which keys have a state."""

@@ -38,15 +38,17 @@ class StageTask:
         The pickled `Program`.
     order : BatchOrder
         The batch.
-    first : bool
-        Whether this is the first round.
+    round : int
+        How many exchanges came before.
     entry : str, optional
         The element whose output the rows of the first round are, where Spark has read them.
     """
 
-    def __init__(self, key: str, program: bytes, order: BatchOrder, *, first: bool, entry: str | None = None) -> None:
+    def __init__(
+        self, key: str, program: bytes, order: BatchOrder, *, round: int = 0, entry: str | None = None
+    ) -> None:
         self._key, self._program, self._order = key, program, order
-        self._first, self._entry = first, entry
+        self._round, self._entry = round, entry
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Run the task of the partition that Spark calls it for."""
@@ -59,7 +61,7 @@ class StageTask:
         """Run the task of one replica: take what came for it, yield what is for others and for the driver."""
         try:
             with self._work(replica) as work:
-                if not self._first:
+                if self._round:
                     yield from work.take_envelopes(batches)
                 elif self._entry is not None:
                     work.take_frame(self._entry, batches)
@@ -89,7 +91,7 @@ class StageTask:
     @contextmanager
     def _work(self, replica: int) -> Iterator[Work]:
         """Give the work of one task; where it fails, nothing that it wrote is left."""
-        work = Work(_machine(self._key, self._program), self._order, replica)
+        work = Work(_machine(self._key, self._program), self._order, replica, self._round)
         try:
             yield work
         except BaseException:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
@@ -47,20 +47,24 @@ class Machine:
 class Work:
     """One task: rows in, operators, rows out."""
 
-    def __init__(self, machine: Machine, order: BatchOrder, replica: int) -> None:
+    def __init__(self, machine: Machine, order: BatchOrder, replica: int, round: int = 0) -> None:
         self._machine, self._order, self._replica = machine, order, replica
-        self._outgoing = machine.program.stage.outgoing
-        self._exchanged = {plan.number for plan in machine.program.stage.exchanges}
+        stage = machine.program.stage
+        self._outgoing = stage.outgoing
+        self._exchanged = {plan.number for plan in stage.exchanges}
         self._parcels: dict[tuple[int, int], list[pa.RecordBatch]] = defaultdict(list)
         self._writers: dict[tuple[int, pa.Schema], OpenSegment] = {}
-        self._sinks = {sink.id for sink in machine.program.stage.sinks}
+        self._sinks = {sink.id for sink in stage.sinks}
         self._crossed: dict[int, int] = defaultdict(int)
         self._waited_s: dict[str, float] = defaultdict(float)
         self._event_times, self._times, self._sent = EventTimes(), TaskTimes(), 0
         self._executed: dict[int, tuple[list[int], list[float]]] = defaultdict(lambda: ([], []))
         self._unread: list[DeadLetter] = []
         self._snapshots: dict[str, dict[int, Snapshot]] = {}
-        self._states = {id: _task_state(machine, given) for id, given in order.states.items()}
+        # Operators with a key run once in a batch, after the exchange that brings their rows.
+        self._states = {
+            id: _task_state(machine, given, replica) for id, given in order.states.items() if round in stage.depths(id)
+        }
         self._held: dict[str, list[pa.RecordBatch]] = defaultdict(list)
         self._too_old: dict[str, int] = defaultdict(int)
         self._routes = {number: route.at_barrier(replica) for number, route in order.routes.items()}
@@ -121,19 +125,15 @@ class Work:
         yield [result_cell(self._result(written))]
 
     def _run_keyed(self) -> None:
-        """Run the operators with a key, once all rows of the task have come."""
-        for id, batches in self._held.items():
-            runner, given = self._machine.runners[id], self._order.states[id]
+        """Run the operators with a key once all rows have come, and without rows where keys may be due."""
+        for id, state in self._states.items():
+            runner, given, batches = self._machine.runners[id], self._order.states[id], self._held.pop(id, ())
             assert isinstance(runner, KeyedRunner)
-            rows = pa.concat_tables(
-                [pa.Table.from_batches([batch]) for batch in batches], promote_options="permissive"
-            ).combine_chunks()
-            [batch] = rows.to_batches()
-            for output, parts in runner.run_keyed(batch, self._states[id], given.partitions).items():
-                for part in parts:
-                    self._leave(id, output, part)
-        self._held.clear()
-        self._snapshots = {id: state.snapshots(self._replica) for id, state in self._states.items()}
+            if batches or given.timing.marks:
+                for output, parts in runner.run_keyed(_together(batches), state, given.partitions).items():
+                    for part in parts:
+                        self._leave(id, output, part)
+            self._snapshots[id] = state.snapshots()
 
     def _write_changes(self) -> dict[int, TaskState]:
         """Write the changes to states aside; return whose they are, by the number of their writer."""
@@ -157,6 +157,9 @@ class Work:
             "hottest": runner.hottest,
             "changed": state.changed(),
             "sizes": state.sizes(),
+            "late": runner.late,
+            "latest_us": runner.latest_us,
+            "columns": runner.columns,
             "snapshots": {at: list(astuple(taken)) for at, taken in self._snapshots.get(id, {}).items()},
         }
 
@@ -254,7 +257,7 @@ class Work:
                     *(runner.failed, runner.failing_s, runner.cpu_s),
                 )
                 for id, runner in self._machine.runners.items()
-                if runner.rows_in
+                if runner.rows_in or runner.rows_out
             },
             "edges": self._crossed,
             "too_old": self._too_old,
@@ -277,10 +280,19 @@ class Work:
         return {"stage": _spark_stage(), **self._times.to_json(self._sent, program.features)}
 
 
-def _task_state(machine: Machine, order: StateOrder) -> TaskState:
+def _task_state(machine: Machine, order: StateOrder, replica: int) -> TaskState:
     schema = machine.program.operators[order.operator].state
     assert schema is not None
-    return TaskState(order, schema, Path(SparkFiles.getRootDirectory()) / "foretide-state")
+    return TaskState(order, schema, Path(SparkFiles.getRootDirectory()) / "foretide-state", replica)
+
+
+def _together(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch | None:
+    """Return rows as one batch, with the columns of all of them; None where there are none."""
+    if not batches:
+        return None
+    tables = [pa.Table.from_batches([batch]) for batch in batches]
+    [rows] = pa.concat_tables(tables, promote_options="permissive").combine_chunks().to_batches()
+    return rows
 
 
 def _spark_stage() -> int:
