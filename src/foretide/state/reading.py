@@ -16,8 +16,12 @@ from foretide.state.keys import decode_key
 from foretide.state.ledger import CHANGES, DESCRIPTION, read_snapshots
 from foretide.store.workspace import Workspace
 from foretide.transport import ArrowLog
+from foretide.transport.errors import CorruptLogError, OffsetError
 
 __all__ = ["key_columns", "known_states", "read_state"]
+
+# A busy run takes snapshots every few seconds, and a state is read in less.
+_TRIES = 10
 
 
 def known_states(run: Path) -> list[str]:
@@ -67,13 +71,29 @@ def key_columns(run: str | Path, operator: str) -> list[str]:
 
 def _all_changes(root: Path) -> pa.Table:
     """Return snapshots, and then the changelog in its order."""
-    parts = [snapshot.read() for snapshot in read_snapshots(root).values()]
-    log = ArrowLog(root / CHANGES)
-    for piece in log.segments(log.first_offset(), log.end_offset()):
-        parts += [pa.Table.from_batches([rows]) for rows in piece.read()]
+    parts = _read_together(root)
     # Whether states had an end of their lives may have changed on the way.
     parts = [part.drop_columns([EXPIRES]) if EXPIRES in part.column_names else part for part in parts]
     return pa.concat_tables(parts) if parts else change_schema(pa.schema([])).empty_table()
+
+
+def _read_together(root: Path) -> list[pa.Table]:
+    """Return the parts of a state, read again where the run has put a snapshot in the place of another meanwhile."""
+    for left in range(_TRIES - 1, -1, -1):
+        snapshots = read_snapshots(root)
+        try:
+            parts = [snapshot.read() for snapshot in snapshots.values()]
+            log = ArrowLog(root / CHANGES)
+            for piece in log.segments(log.first_offset(), log.end_offset()):
+                parts += [pa.Table.from_batches([rows]) for rows in piece.read()]
+        except (OSError, CorruptLogError, OffsetError):
+            if not left:
+                raise
+        else:
+            # What a new snapshot has goes from the changelog only after it is named.
+            if read_snapshots(root) == snapshots or not left:
+                return parts
+    raise AssertionError("the last try returns or raises")
 
 
 def _latest(changes: pa.Table) -> pa.Table:

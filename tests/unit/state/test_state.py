@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 from foretide.cli import app
 from foretide.errors import ConfigError
+from foretide.state.changes import Snapshot
 from foretide.state.deal import Costs, Dealt, deal_out
 from foretide.state.keys import MOST_KEY_BYTES, decode_key, distinct_keys, encode_keys, partitions_of
 from foretide.state.ledger import StateLedger
@@ -279,6 +280,25 @@ def test_a_state_can_be_read_from_outside(tmp_path: Path, monkeypatch: pytest.Mo
     ]
     with pytest.raises(ConfigError, match=r"one whose state is kept in .*: count, got another; did you mean 'count'"):
         read_state(tmp_path, "counts")
+
+
+def test_a_state_that_is_read_while_snapshots_are_replaced_is_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("foretide.state.ledger._LEAST_ROWS", 10)
+    counting, read = Counting(tmp_path), Snapshot.read
+    for _ in range(20):
+        counting.run([1, 2, 3])
+
+    def slowly(snapshot: Snapshot) -> pa.Table:
+        found = read(snapshot)
+        if counting.batch < 60:
+            for _ in range(20):
+                counting.run([1, 2, 3])
+        return found
+
+    monkeypatch.setattr(Snapshot, "read", slowly)
+    assert read_state(tmp_path, "count").to_pydict()["n"] == [counting.batch] * 3
 
 
 def test_a_state_without_changes_is_empty(tmp_path: Path) -> None:
