@@ -14,7 +14,7 @@ __all__ = ["EXTRAS", "extra_with", "missing_modules", "needs_extra"]
 #: The extras that users may want, each with the modules that it installs; pyproject.toml names the packages.
 EXTRAS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
-        "spark": ("pyspark", "pyarrow", "pandas", "psutil", "lmdb"),
+        "spark": ("pyspark", "pyarrow", "pandas", "psutil", "lmdb", "google"),
         "statistics": ("statsmodels", "sklearn"),
         "boost": ("lightgbm",),
         "deep": ("jax", "equinox", "optax"),

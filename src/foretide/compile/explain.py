@@ -193,7 +193,7 @@ def _why(plan: EdgePlan, exchanged: bool, topology: Topology) -> str:
     end = plan.edge.end
     if plan.link == "sink":
         return _SINKS.get(sinks[end], f"a sink of kind {sinks[end]!r}")
-    if end not in sinks and topology.operator(end).mode == "dataframe":
+    if end not in sinks and topology.operator(end).on_frames:
         return f"{end} works on DataFrames: Spark reads the rows for it" + (
             ", from a log" if plan.link == "queued" else ""
         )

@@ -76,7 +76,7 @@ class Stage:
     def exchanges(self) -> tuple[EdgePlan, ...]:
         """The edges at which rows change tasks, those at its inputs included."""
         # Spark itself spreads what operators on DataFrames read; a sink takes rows from wherever they are.
-        routed = {operator.id for operator in self.operators if operator.mode != "dataframe"}
+        routed = {operator.id for operator in self.operators if not operator.on_frames}
         at_inputs = tuple(plan for plan in self.inputs if not _keeps_tasks(plan.edge) and plan.edge.end in routed)
         return at_inputs + tuple(plan for plan in self.edges if plan.link == "exchanged")
 
@@ -172,7 +172,7 @@ class StageGraph:
             minimum=tuple(topology.minimum_replicas.tolist()),
             maximum=tuple(topology.maximum_replicas.tolist()),
             # What Spark reads for an operator on DataFrames is cut before the driver knows of the batch.
-            hired=tuple(all(operator.mode != "dataframe" for operator in stage.operators) for stage in stages),
+            hired=tuple(all(not operator.on_frames for operator in stage.operators) for stage in stages),
             links=tuple(sorted((start, end) for start, end in links if start != end)),
         )
 
@@ -246,7 +246,7 @@ def _link(edge: Edge, topology: Topology) -> Link:
         return "queued"
     if edge.end in sinks:
         return "sink"
-    if topology.operator(edge.end).mode == "dataframe":
+    if topology.operator(edge.end).on_frames:
         alone = edge.start not in operators and sum(other.start == edge.start for other in topology.edges) == 1
         return "chained" if alone else "queued"
     return "chained" if _keeps_tasks(edge) else "exchanged"
@@ -255,7 +255,7 @@ def _link(edge: Edge, topology: Topology) -> Link:
 def _check_states(topology: Topology) -> None:
     """Refuse a stateful operator whose state would be lost between batches."""
     for operator in topology.operators:
-        if operator.stateful and not operator.state and operator.mode != "dataframe":
+        if operator.stateful and not operator.state and not operator.on_frames:
             raise TopologyError(
                 f"operator {operator.id!r}",
                 expected="a key and columns of the state that is kept by it, or mode='dataframe', where Spark keeps it",

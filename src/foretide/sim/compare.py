@@ -197,7 +197,7 @@ def bare(topology: Topology) -> Topology:
     return replace(
         topology,
         sources=tuple(replace(source, connector=Connector()) for source in topology.sources),
-        operators=tuple(replace(operator, function=None) for operator in topology.operators),
+        operators=tuple(operator.without_code() for operator in topology.operators),
         sinks=tuple(replace(sink, connector=Connector()) for sink in topology.sinks),
     )
 

@@ -14,10 +14,12 @@ from foretide.topology.elements import (
     GroupingSpec,
     Operator,
     OperatorMode,
+    Processor,
     ReplicaBounds,
     Sink,
     Source,
     Transport,
+    is_processor,
 )
 from foretide.topology.flow import FlowGraph
 from foretide.topology.graph import Topology
@@ -36,6 +38,7 @@ __all__ = [
     "KindOptions",
     "Operator",
     "OperatorMode",
+    "Processor",
     "ReplicaBounds",
     "Sink",
     "Source",
@@ -45,6 +48,7 @@ __all__ = [
     "dump_topology",
     "dump_yaml",
     "flow",
+    "is_processor",
     "load_topology",
     "register_sink_kind",
     "register_source_kind",

@@ -16,10 +16,13 @@ from foretide.topology.elements import (
     GroupingSpec,
     Operator,
     OperatorMode,
+    Processor,
     ReplicaBounds,
     Sink,
     Source,
     Transport,
+    is_processor,
+    rows_of_processor,
 )
 from foretide.topology.graph import Topology
 
@@ -70,7 +73,7 @@ class Stream:
     def operator(
         self,
         id: str,
-        function: Callable[..., Any] | str | None = None,
+        function: Callable[..., Any] | Processor | str | None = None,
         *,
         grouping: GroupingSpec | str = "shuffle",
         queued: bool = False,
@@ -117,14 +120,14 @@ class Flow:
     def operator(
         self,
         id: str,
-        function: Callable[..., Any] | str | None = None,
+        function: Callable[..., Any] | Processor | str | None = None,
         *,
         inputs: Sequence[Stream] = (),
         grouping: GroupingSpec | str = "shuffle",
         queued: bool = False,
         queue_bound: int | None = None,
         timeout_s: float | None = None,
-        mode: OperatorMode = "rows",
+        mode: OperatorMode | None = None,
         outputs: Sequence[str] = (DEFAULT_OUTPUT,),
         schema: str | Mapping[str, str] | None = None,
         selectivity: float | Mapping[str, float] | None = None,
@@ -141,8 +144,8 @@ class Flow:
         ----------
         id : str
             Its name.
-        function : callable or str, optional
-            The user's code, or ``module:name`` of it.
+        function : callable, StatefulProcessor or str, optional
+            The user's code, or ``module:name`` of it; or a processor of PySpark's, whose state Spark keeps.
         inputs : sequence of Stream
             The streams that feed it; `Stream.into` can add more.
         grouping : str or GroupingSpec
@@ -151,8 +154,10 @@ class Flow:
             Whether there is a durable log between it and its inputs.
         queue_bound, timeout_s
             Events that may wait for it, and how old they may be, as in `Edge`; for queued inputs and for sources.
-        mode, outputs, execution_s, stateful, state
+        outputs, execution_s, stateful, state
             As in `Operator`.
+        mode : {"rows", "pandas", "arrow", "dataframe"}, optional
+            What the function takes and gives: rows by default; for a processor what its annotations say, or pandas.
         key : str or sequence of str
             The columns that its state is kept by; equal keys reach the same replica without a grouping.
         schema, selectivity
@@ -162,11 +167,12 @@ class Flow:
         **options
             Options that the engine takes for it.
         """
+        by_default: OperatorMode = rows_of_processor(function) if is_processor(function) else "rows"
         self._operators.append(
             Operator(
                 id,
                 function,
-                mode=mode,
+                mode=mode or by_default,
                 outputs=tuple(outputs),
                 schema=_by_output(schema, outputs),
                 selectivity=_by_output(selectivity, outputs),

@@ -18,8 +18,9 @@ __all__ = ["dump_topology", "dump_yaml"]
 def dump_topology(topology: Topology) -> dict[str, Any]:
     """Return the topology as plain data, in the form that `load_topology` reads.
 
-    A function is kept as ``module:name`` if it can be imported by that name, otherwise left out. Edges come back in
-    the order of the elements that they end in. Passwords in addresses are left out: what is dumped is stored and shown.
+    A function is kept as ``module:name`` if it can be imported by that name, otherwise left out, and a processor of
+    PySpark's is an operator on DataFrames then. Edges come back in the order of the elements that they end in.
+    Passwords in addresses are left out: what is dumped is stored and shown.
 
     >>> from foretide.topology import flow
     >>> job = flow("line")
@@ -55,6 +56,7 @@ def _options(id: str, options: Mapping[str, Any]) -> dict[str, Any]:
 
 def _operator(operator: Operator, topology: Topology) -> dict[str, Any]:
     name, default = _function_name(operator), Operator(operator.id)
+    operator = operator.without_code()
     entry: dict[str, Any] = {"id": operator.id}
     entry |= {"function": name} if name else {}
     entry |= {"mode": operator.mode} if operator.mode != default.mode else {}

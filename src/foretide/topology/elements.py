@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias, TypeGuard, runtime_checkable
 
 from foretide.errors import Declaration
 
@@ -18,10 +18,13 @@ __all__ = [
     "GroupingSpec",
     "Operator",
     "OperatorMode",
+    "Processor",
     "ReplicaBounds",
     "Sink",
     "Source",
     "Transport",
+    "is_processor",
+    "rows_of_processor",
 ]
 
 Transport: TypeAlias = Literal["inline", "queued"]
@@ -29,6 +32,39 @@ OperatorMode: TypeAlias = Literal["rows", "pandas", "arrow", "dataframe"]
 
 #: The name of an operator's only output.
 DEFAULT_OUTPUT = "out"
+
+
+@runtime_checkable
+class Processor(Protocol):
+    """PySpark's ``StatefulProcessor``, by its methods: Spark keeps state for it, and calls it key by key."""
+
+    def init(self, handle: Any) -> None:
+        """Declare its states."""
+
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Any:  # noqa: N802, N803 - Spark's names
+        """Return what becomes of the rows of a key."""
+
+    def close(self) -> None:
+        """Give up what it holds."""
+
+
+def is_processor(function: object) -> TypeGuard[Processor]:
+    """Return whether an operator's code is a processor; the class of one is none."""
+    return not isinstance(function, type) and isinstance(function, Processor)
+
+
+def rows_of_processor(processor: Processor) -> OperatorMode:
+    """Return what a processor takes by its annotations: rows one by one, or pandas frames where they do not say.
+
+    >>> class Count:
+    ...     def init(self, handle): ...
+    ...     def handleInputRows(self, key, rows: "Iterator[Row]", timerValues) -> "Iterator[Row]": ...
+    ...     def close(self): ...
+    >>> rows_of_processor(Count())
+    'rows'
+    """
+    hints = " ".join(map(str, getattr(processor.handleInputRows, "__annotations__", {}).values()))
+    return "rows" if "Row" in hints and "DataFrame" not in hints else "pandas"
 
 
 def _own(mapping: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -165,7 +201,7 @@ class Operator:
     ----------
     id : str
         Its name, unique in the topology.
-    function : callable or str, optional
+    function : callable, Processor or str, optional
         The user's code, or ``module:name`` of it. A topology that is only planned or simulated does not need it.
     mode : {"rows", "pandas", "arrow", "dataframe"}
         What the function takes and gives.
@@ -182,7 +218,7 @@ class Operator:
     stateful : bool
         Whether it keeps state by key.
     key : tuple of str
-        The columns that its state is kept by, where Foretide keeps it.
+        The columns that its state is kept by, where Foretide keeps it, or a processor does.
     state : str
         The columns of that state, such as ``"n long, total double"``.
     options : mapping
@@ -190,7 +226,7 @@ class Operator:
     """
 
     id: str
-    function: Callable[..., Any] | str | None = field(default=None, compare=False)
+    function: Callable[..., Any] | Processor | str | None = field(default=None, compare=False)
     mode: OperatorMode = "rows"
     outputs: tuple[str, ...] = (DEFAULT_OUTPUT,)
     schema: Mapping[str, str] = field(default_factory=dict)
@@ -206,7 +242,19 @@ class Operator:
     def __post_init__(self) -> None:
         for name in ("schema", "selectivity", "options"):
             object.__setattr__(self, name, _own(getattr(self, name)))
-        object.__setattr__(self, "stateful", self.stateful or bool(self.state))
+        object.__setattr__(self, "stateful", self.stateful or bool(self.state) or is_processor(self.function))
+
+    @property
+    def on_frames(self) -> bool:
+        """Whether Spark reads its rows for it: it is a function of DataFrames, or a processor."""
+        return self.mode == "dataframe" or is_processor(self.function)
+
+    def without_code(self) -> Operator:
+        """Return it for those who only plan or simulate; where it is a processor, as an operator on DataFrames."""
+        if not is_processor(self.function):
+            return replace(self, function=None)
+        options = {name: self.options[name] for name in ("output_mode", "state_partitions") if name in self.options}
+        return replace(self, function=None, mode="dataframe", key=(), options=options)
 
 
 @dataclass(frozen=True)

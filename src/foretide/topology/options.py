@@ -16,6 +16,7 @@ from foretide.topology.elements import Connector, Operator, OperatorMode
 
 __all__ = [
     "OPERATOR_OPTIONS",
+    "PROCESSOR_OPTIONS",
     "SINK_OPTIONS",
     "SOURCE_OPTIONS",
     "KindOptions",
@@ -142,6 +143,9 @@ OPERATOR_OPTIONS: Mapping[OperatorMode, KindOptions] = {
 }
 """The options of an operator, by its mode."""
 
+PROCESSOR_OPTIONS = KindOptions(("output_mode", "state_partitions", "time_mode", "watermark_s", "event_time"))
+"""The options of an operator that is a processor of PySpark's."""
+
 # The other parameters of an operator's declaration; a misspelt one of these arrives as an option.
 _DECLARED = (*(field.name for field in fields(Operator)), "inputs", "grouping", "queued", "queue_bound", "timeout_s")
 
@@ -166,9 +170,11 @@ def unknown_sink_options(connector: Connector) -> Iterator[UnknownOption]:
     return _unknown(connector, SINK_OPTIONS, positional=2)
 
 
-def unknown_operator_options(mode: OperatorMode, options: Mapping[str, Any]) -> Iterator[UnknownOption]:
+def unknown_operator_options(
+    mode: OperatorMode, options: Mapping[str, Any], *, processor: bool = False
+) -> Iterator[UnknownOption]:
     """Yield the unknown options of an operator."""
-    return OPERATOR_OPTIONS[mode].unknown(options, also=_DECLARED)
+    return (PROCESSOR_OPTIONS if processor else OPERATOR_OPTIONS[mode]).unknown(options, also=_DECLARED)
 
 
 def _unknown(connector: Connector, kinds: Mapping[str, KindOptions], positional: int) -> Iterator[UnknownOption]:

@@ -11,7 +11,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeAlias
 
 from foretide.errors import TopologyError, TopologyErrors
-from foretide.topology.elements import DEFAULT_OUTPUT, GROUPING_RULES, Edge, Operator, Sink, Source
+from foretide.topology.elements import (
+    DEFAULT_OUTPUT,
+    GROUPING_RULES,
+    Edge,
+    Operator,
+    Processor,
+    Sink,
+    Source,
+    is_processor,
+)
 from foretide.topology.options import (
     SINK_OPTIONS,
     SOURCE_OPTIONS,
@@ -27,6 +36,8 @@ __all__ = ["topological_order", "validate"]
 _Element: TypeAlias = Source | Operator | Sink
 _ID = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 _TRANSPORTS = ("inline", "queued")
+# Options of processors that take one of some words, in Spark's spelling or any other.
+_PROCESSOR_WORDS = {"output_mode": ("append", "update"), "time_mode": ("none", "processingtime", "eventtime")}
 #: How many partitions a state may have.
 MOST_PARTITIONS = 4096
 
@@ -134,9 +145,11 @@ def _check_operator(operator: Operator) -> Iterator[TopologyError]:
             yield wrong(f"a schema of an output among {list(operator.outputs)}", repr(output))
     if operator.state and not operator.key:
         yield wrong("a key that its state is kept by", "none", "write key='column'")
-    if operator.key and not operator.state:
+    if _means_processor(operator.function):
+        yield from (wrong(*found) for found in _check_processor(operator))
+    elif operator.key and not operator.state:
         yield wrong("columns of the state that is kept by its key", "none", "write state='n long, total double'")
-    if operator.state and operator.mode == "dataframe":
+    elif operator.state and operator.mode == "dataframe":
         yield wrong(
             "mode 'rows', 'pandas' or 'arrow' for a state that Foretide keeps",
             "mode='dataframe'",
@@ -158,7 +171,7 @@ def _check_operator(operator: Operator) -> Iterator[TopologyError]:
 def _check_timing(operator: Operator, wrong: Callable[..., TopologyError]) -> Iterator[TopologyError]:
     """Refuse options about time that an operator cannot have."""
     given = [name for name in ("timer", "watermark_s", "event_time", "ttl_s") if name in operator.options]
-    if given and not operator.state:
+    if given and not operator.state and not _means_processor(operator.function):
         yield wrong(f"a state that {given[0]}= is about", "none", "write key= and state=")
     behind_s, ttl_s = (operator.options.get(name, 1.0) for name in ("watermark_s", "ttl_s"))
     if not (is_number(behind_s) and math.isfinite(behind_s) and behind_s >= 0):
@@ -167,6 +180,35 @@ def _check_timing(operator: Operator, wrong: Callable[..., TopologyError]) -> It
         yield wrong("a ttl_s of seconds, above 0", repr(ttl_s))
     if given and "watermark_s" not in given and given != ["ttl_s"]:
         yield wrong(f"watermark_s= beside {given[0]}=", "none", "say how many seconds behind later events one may come")
+
+
+def _means_processor(function: object) -> bool:
+    """Return whether an operator's code is a processor, or the class of one."""
+    return is_processor(function) or (isinstance(function, type) and issubclass(function, Processor))
+
+
+def _check_processor(operator: Operator) -> Iterator[tuple[str, object, str]]:
+    """Yield what a processor lacks or must not have: what was expected, what was found, and what to do."""
+    options = operator.options
+    if isinstance(operator.function, type):
+        name = operator.function.__name__
+        yield "a processor", f"the class {name}", f"write {name}()"
+        return
+    if operator.mode not in ("pandas", "rows"):
+        yield "mode 'pandas' or 'rows', what its handleInputRows takes", repr(operator.mode), "change mode="
+    if not operator.key:
+        yield "a key that the processor's state is kept by", "none", "write key='column'"
+    if operator.state:
+        yield "no state=, since a processor declares its states in init", repr(operator.state), "leave state= out"
+    if operator.outputs != (DEFAULT_OUTPUT,):
+        yield "one output, since a processor has no other", list(operator.outputs), "leave outputs= out"
+    elif not operator.schema:
+        yield "the columns of what its processor gives", "none", "write schema='card long, n long'"
+    for name, known in _PROCESSOR_WORDS.items():
+        if (found := options.get(name)) is not None and str(found).lower() not in known:
+            yield f"{name} {' or '.join(map(repr, known))}", repr(found), _nearest(str(found).lower(), known)
+    if str(options.get("time_mode", "")).lower() == "eventtime" and "watermark_s" not in options:
+        yield "watermark_s= beside time_mode=", "none", "say how many seconds behind later events one may come"
 
 
 def _check_kinds(ends: Sequence[Source] | Sequence[Sink], kinds: Iterable[str]) -> Iterator[TopologyError]:
@@ -189,7 +231,7 @@ def _check_options(
 ) -> Iterator[TopologyError]:
     unknown: list[tuple[_Element, Iterator[UnknownOption]]] = [
         *((source, unknown_source_options(source.connector)) for source in sources),
-        *((operator, unknown_operator_options(operator.mode, operator.options)) for operator in operators),
+        *((operator, _unknown_options(operator)) for operator in operators),
         *((sink, unknown_sink_options(sink.connector)) for sink in sinks),
     ]
     for element, found in unknown:
@@ -197,6 +239,10 @@ def _check_options(
             yield TopologyError(
                 _kind(element), expected=each.expected, got=each.got, remedy=each.remedy, declared=element.declared
             )
+
+
+def _unknown_options(operator: Operator) -> Iterator[UnknownOption]:
+    return unknown_operator_options(operator.mode, operator.options, processor=_means_processor(operator.function))
 
 
 def _check_edges(

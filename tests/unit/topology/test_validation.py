@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from foretide.compile.stages import compile_stages
 from foretide.errors import TopologyError, TopologyErrors
-from foretide.topology import Edge, Flow, Operator, Sink, Source, Topology, flow
+from foretide.topology import Edge, Flow, Operator, Sink, Source, Topology, dump_yaml, flow, load_topology
 
 HERE = Path(__file__).name
 
@@ -287,3 +288,59 @@ def test_what_is_wrong_with_a_key_is_named(declared: dict[str, Any], message: st
     job.source("in").operator("a", **declared).sink("out")
     with pytest.raises(TopologyErrors, match=re.escape(message)):
         job.build()
+
+
+class Counting:
+    """A processor as PySpark has them; its base class is not needed for declaring one."""
+
+    def init(self, handle: Any) -> None: ...
+
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Any:  # noqa: N802, N803
+        return rows
+
+    def close(self) -> None: ...
+
+
+PROCESSOR: dict[str, Any] = {"key": "x", "schema": "x long"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"key": ()}, "expected a key that the processor's state is kept by, got none; write key='column'"),
+        ({"schema": None}, "expected the columns of what its processor gives, got none; write schema="),
+        ({"state": "n long"}, "expected no state=, since a processor declares its states in init, got 'n long'"),
+        ({"mode": "arrow"}, "expected mode 'pandas' or 'rows', what its handleInputRows takes, got 'arrow'"),
+        ({"mode": "dataframe"}, "got 'dataframe'; change mode="),
+        ({"outputs": ("a", "b")}, "expected one output, since a processor has no other, got ['a', 'b']"),
+        ({"output_mode": "complete"}, "expected output_mode 'append' or 'update', got 'complete'"),
+        ({"time_mode": "EvenTime"}, "got 'EvenTime'; did you mean 'eventtime'?"),
+        ({"time_mode": "EventTime"}, "expected watermark_s= beside time_mode=, got none"),
+        ({"event_time": "at"}, "expected watermark_s= beside event_time=, got none"),
+        ({"watermark_s": -1}, "expected a watermark_s of seconds, at least 0, got -1"),
+        ({"time_modus": "none"}, "got the unknown option 'time_modus'; did you mean 'time_mode'?"),
+        ({"grouping": "fields:y"}, "no grouping, or fields:x, since 'a' keeps its state by that key"),
+        ({"function": Counting}, "expected a processor, got the class Counting; write Counting()"),
+    ],
+)
+def test_what_is_wrong_with_a_processor_is_named(changes: dict[str, Any], message: str) -> None:
+    job = flow("processor")
+    job.source("in").operator("a", **{"function": Counting(), **PROCESSOR, **changes}).sink("out")
+    assert any(message in str(error) for error in errors_of(job))
+
+
+def test_a_processor_is_an_operator_on_frames_whose_state_is_kept_by_its_key(tmp_path: Path) -> None:
+    job = flow("processor")
+    options = {"time_mode": "EventTime", "watermark_s": 1, "output_mode": "Append", "state_partitions": 4}
+    job.source("in").operator("a", Counting(), **PROCESSOR, **options).sink("out")
+    topology = job.build()
+    [operator] = topology.operators
+    assert (operator.on_frames, operator.stateful, operator.mode, operator.key) == (True, True, "pandas", ("x",))
+    assert [str(edge.grouping) for edge in topology.edges] == ["fields:x", "shuffle"]
+    # Those who only plan see an operator on DataFrames, and what is stored of it can be read again.
+    bare = operator.without_code()
+    assert (bare.on_frames, bare.stateful, bare.function) == (True, True, None)
+    (tmp_path / "stored.yaml").write_text(dump_yaml(topology), encoding="utf-8")
+    stored = load_topology(tmp_path / "stored.yaml")
+    assert [(each.on_frames, each.stateful) for each in stored.operators] == [(True, True)]
+    assert stored.edges == topology.edges and compile_stages(stored).stages[0].operators == stored.operators

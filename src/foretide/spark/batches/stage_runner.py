@@ -28,15 +28,16 @@ from foretide.spark.batches.ends import StageEnds
 from foretide.spark.batches.failures import FailureWatch
 from foretide.spark.batches.job import StageJob
 from foretide.spark.batches.routing import Router
-from foretide.spark.batches.state_partitions import state_partitions
+from foretide.spark.batches.state_settings import state_settings
 from foretide.spark.batches.states import HotKey, StageStates, StateSize
-from foretide.spark.errors import BatchInterrupted
+from foretide.spark.errors import BatchInterrupted, OperatorError
 from foretide.spark.inputs.edges import EdgeStore
 from foretide.spark.inputs.faults import read_fault
 from foretide.spark.inputs.feeds import open_feed
 from foretide.spark.inputs.frames import FirstRound
 from foretide.spark.inputs.limits import RuntimeLimits, write_limits
 from foretide.spark.inputs.planned import Positions
+from foretide.spark.inputs.processors import output_mode
 from foretide.spark.settings import EngineSettings
 from foretide.spark.sinks.contract import BatchSink
 from foretide.spark.tasks.contract import BatchOrder, Program
@@ -44,6 +45,7 @@ from foretide.spark.tasks.operators import OperatorSpec
 from foretide.spark.tasks.statistics import BatchStatistics, StageTotals
 from foretide.store import RuntimeConfig, RuntimeStore
 from foretide.store.workspace import Workspace
+from foretide.topology import Operator, is_processor
 from foretide.transport.contract import BatchWriter
 from foretide.transport.dead_letters import Failure
 
@@ -82,7 +84,7 @@ class StageRunner:
         self._stopping = threading.Event()
         self._states = StageStates(graph.topology, stage, workspace, settings)
         self._ends = StageEnds(stage, workspace, settings, edges, self._stopping, self._states.logs)
-        program = f"{stage.id}/{uuid.uuid4().hex}", cloudpickle.dumps(self._make_program())
+        program = f"{stage.id}/{uuid.uuid4().hex}", _packed(self._make_program())
         self._job = StageJob(spark, stage.id, stage.carriers, program, settings.batch_attempts, self._stopping)
         self.statistics: deque[BatchStatistics] = deque(maxlen=settings.kept_batches)
         self.totals = StageTotals()
@@ -136,9 +138,11 @@ class StageRunner:
             .trigger(processingTime=f"{int(self.settings.trigger_s * 1000)} milliseconds")
         )
         head = self.stage.operators[0] if self.stage.operators else None
-        if head is not None and "output_mode" in head.options:
+        if head is not None and is_processor(head.function):
+            writer = writer.outputMode(output_mode(head))
+        elif head is not None and "output_mode" in head.options:
             writer = writer.outputMode(head.options["output_mode"])
-        with quick_checkpoint_files(self._spark), state_partitions(self._spark, head):
+        with quick_checkpoint_files(self._spark), state_settings(self._spark, head):
             self.query = writer.start()
 
     def run_batch(self, frame: DataFrame, batch_id: int) -> None:
@@ -275,7 +279,7 @@ class StageRunner:
         self.totals += StageTotals.of(batch)
         side_by_side = min(batch.slots, self._cores)
         # What an operator on DataFrames costs, only the whole of the batch can tell.
-        on_frames = any(operator.mode == "dataframe" for operator in self.stage.operators)
+        on_frames = any(operator.on_frames for operator in self.stage.operators)
         busy_s = sum(part.busy_s for part in batch.operators.values())
         work_s = batch.duration_s if on_frames else busy_s / side_by_side
         rows = sum(batch.rows.values())
@@ -291,6 +295,29 @@ class StageRunner:
     def _write_limit(self, last: BatchStatistics | None = None) -> None:
         limits = RuntimeLimits(self._admission.limit, last_batch=None if last is None else last.figures())
         write_limits(self._workspace.limits(self.stage.id), limits)
+
+
+def _packed(program: Program) -> bytes:
+    """Return what workers unpack."""
+    try:
+        return cloudpickle.dumps(program)
+    except Exception:
+        for operator in program.stage.operators:
+            _check_sendable(operator)
+        raise
+
+
+def _check_sendable(operator: Operator) -> None:
+    try:
+        cloudpickle.dumps(operator.function)
+    except Exception as error:
+        where = "init" if is_processor(operator.function) else "the function, or its warm_up()"
+        raise OperatorError(
+            operator.id,
+            expected="code that can be sent to workers",
+            got=f"{type(error).__name__}: {error}",
+            remedy=f"make in {where} what cannot be pickled, such as connections and locks",
+        ) from error
 
 
 def _without_connectors(stage: Stage) -> Stage:

@@ -63,7 +63,7 @@ def profile_topology(topology: Topology, events: int = 2_000, pieces: int = 20, 
             waiting[end].extend(TraceInput(spec).sample(events, max(1, events // pieces)))
     found: dict[str, OperatorProfile] = {}
     for operator in topology.operators:
-        if operator.mode == "dataframe" or not waiting[operator.id]:
+        if operator.on_frames or not waiting[operator.id]:
             continue
         trial = _Trial(operator)
         trial.run(waiting[operator.id], seconds)

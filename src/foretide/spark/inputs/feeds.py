@@ -98,7 +98,7 @@ def open_feed(
     ConfigError, OperatorError
         When rows would have to come in two ways, or an operator on DataFrames gets columns that are not declared.
     """
-    frame_operators = [operator for operator in stage.operators if operator.mode == "dataframe"]
+    frame_operators = [operator for operator in stage.operators if operator.on_frames]
     foreign = [source for source in stage.sources if source.connector.kind not in OWN_KINDS]
     if len(frame_operators) > 1:
         raise ConfigError(

@@ -14,9 +14,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 from foretide.errors import ConfigError
 from foretide.spark.errors import OperatorError
 from foretide.spark.inputs.planned import Positions
+from foretide.spark.inputs.processors import transform
 from foretide.spark.tasks.contract import Slice
 from foretide.spark.tasks.operators import EVENT_TIME_COLUMN
-from foretide.topology import Operator, Source
+from foretide.topology import Operator, Source, is_processor
 from foretide.transport.dead_letters import DeadLetter
 
 __all__ = ["OWN_KINDS", "FirstRound", "ForeignFeed", "apply", "spread", "timed"]
@@ -105,8 +106,10 @@ def apply(operator: Operator, rows: DataFrame) -> DataFrame:
     Raises
     ------
     OperatorError
-        When that is no DataFrame.
+        When that is no DataFrame, or a processor's rows lack columns.
     """
+    if is_processor(operator.function):
+        return transform(operator, rows)
     result = cast(Any, operator.function)(rows)
     if not isinstance(result, DataFrame):
         raise OperatorError(

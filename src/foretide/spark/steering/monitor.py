@@ -153,13 +153,11 @@ class SparkMonitor:
             self._columns.layout.operator_index[operator.id]: _input_names(stage)
             for stage in running.graph.stages
             for operator in stage.operators
-            if operator.mode == "dataframe"
+            if operator.on_frames
         }
         self._stages = {name: place for place, name in enumerate(running.graph.shared_slots.names)}
         self._held = HeldSlots([stage for stage in running.graph.stages if stage.operators])
-        self._on_frames = {
-            stage.id for stage in running.graph.stages if any(one.mode == "dataframe" for one in stage.operators)
-        }
+        self._on_frames = {stage.id for stage in running.graph.stages if any(one.on_frames for one in stage.operators)}
         self._replicas: dict[str, int] = {}
         self._measured: list[Measurement] = []
         self._last: Sample | None = None

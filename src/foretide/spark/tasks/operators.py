@@ -238,9 +238,10 @@ def _resolve(operator: Operator) -> Callable[..., Any]:
     function = operator.function
     if callable(function):
         return function
-    if function is None:
+    if not isinstance(function, str):
+        got = "none" if function is None else type(function).__name__
         raise OperatorError(
-            operator.id, expected="a function to run on Spark", got="none", remedy="declare the operator with one"
+            operator.id, expected="a function to run on Spark", got=got, remedy="declare the operator with one"
         )
     module, _, name = function.partition(":")
     try:

@@ -118,7 +118,7 @@ def _machine(key: str, program: bytes) -> Machine:
                 got=f"{type(error).__name__}: {error}",
                 remedy="ship the module with spark.submit.pyFiles or SparkContext.addPyFile",
             ) from error
-        runners = {id: _runner(spec) for id, spec in loaded.operators.items() if spec.operator.mode != "dataframe"}
+        runners = {id: _runner(spec) for id, spec in loaded.operators.items() if not spec.operator.on_frames}
         edges = {plan.number: plan for plan in (*loaded.stage.inputs, *loaded.stage.edges)}
         _MACHINES[key] = Machine(loaded, runners, edges)
         if len(_MACHINES) > _KEPT_MACHINES:
