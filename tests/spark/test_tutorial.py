@@ -42,7 +42,7 @@ def script() -> str:
 def pages(database: Path) -> dict[str, tuple[int, int]]:
     """Return requests and failures of each page, from the sink."""
     with closing(sqlite3.connect(database)) as connection:
-        rows = connection.execute("SELECT page, sum(requests), sum(failed) FROM pages GROUP BY page")
+        rows = connection.execute("SELECT page, max(requests), max(failed) FROM pages GROUP BY page")
         return {page: (requests, failed) for page, requests, failed in rows}
 
 
@@ -81,5 +81,5 @@ def test_every_step_works_and_leaves_what_the_page_says(tmp_path: Path) -> None:
 def test_the_page_has_what_a_newcomer_needs() -> None:
     blocks = "\n".join(body for kind, body in FENCE.findall(PAGE.read_text(encoding="utf-8")) if kind in ("sh", "bash"))
     commands = re.findall(r"^foretide \S+", blocks, re.MULTILINE)
-    wanted = ("doctor", "run", "init", "show", "simulate", "compare", "plan-spark", "runs", "serve")
+    wanted = ("doctor", "run", "init", "show", "simulate", "compare", "plan-spark", "state", "runs", "serve")
     assert [command for command in wanted if f"foretide {command}" not in commands] == []

@@ -44,12 +44,14 @@ def lookup(requests: pd.DataFrame) -> pd.DataFrame:
     return requests.assign(team=requests["page"].str[1:2].map(lambda letter: "a-m" if letter < "n" else "n-z"))
 
 
-def count(requests: pd.DataFrame) -> pd.DataFrame:
-    """Count requests and failures of every page, in this piece of the stream; readers add them up."""
+# An operator with a key keeps a row of state for each of its values. It gets all rows that a batch has for its keys and
+# the states they have, indexed by key, with nulls where a key is new; it returns its output and the new states.
+def count(requests: pd.DataFrame, totals: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Add requests and failures of every page to those it has had since the start, and return the new totals."""
     failed = requests.assign(failed=(requests["status"] >= 500).astype("int64"))
-    return failed.groupby(["page", "team"], as_index=False).agg(
-        requests=("status", "size"), failed=("failed", "sum"), event_time=("event_time", "min")
-    )
+    came = failed.groupby(["team", "page"]).agg(requests=("status", "size"), failed=("failed", "sum"))
+    totals = totals.fillna(0).astype("int64").add(came)
+    return totals.reset_index(), totals
 
 
 def build(store: str | Path = "out/pages.db"):
@@ -78,13 +80,14 @@ def build(store: str | Path = "out/pages.db"):
             execution_s=LOOKUP_S,
             replicas=(1, 6),
         )
-        # Equal pages meet in one task: rows are exchanged before it.
+        # Equal keys meet in one task. Replicas change as those of the others do, and no state moves for it.
         .operator(
             "count",
             count,
             mode="pandas",
-            grouping="fields:page",
-            schema="page string, team string, requests long, failed long",
+            key=["team", "page"],
+            state="requests long, failed long",
+            schema="team string, page string, requests long, failed long",
             execution_s=0.0001,
             replicas=(1, 2),
         )
@@ -146,14 +149,23 @@ def lines() -> pd.DataFrame:
     return made.assign(event_time=pd.Timestamp("2024-05-01", tz="UTC"))
 
 
+def no_totals(requests: pd.DataFrame) -> pd.DataFrame:
+    """Return what an operator with a key is given at first: a row of nulls for each key."""
+    keys = pd.MultiIndex.from_frame(requests[["team", "page"]].drop_duplicates())
+    return pd.DataFrame({"requests": None, "failed": None}, index=keys, dtype="float64")
+
+
 def test_the_operators_give_the_exact_result() -> None:
-    found = pipeline.count(pipeline.lookup(pipeline.parse(lines())))
+    given = pipeline.lookup(pipeline.parse(lines()))
+    found, totals = pipeline.count(given, no_totals(given))
     parts = [line.split(" ") for line in lines()["text"]]
     requests = Counter(page for _, _, page, _, _ in parts)
     failed = Counter(page for _, _, page, status, _ in parts if int(status) >= 500)
     assert dict(zip(found["page"], found["requests"])) == requests
     assert {page: number for page, number in zip(found["page"], found["failed"]) if number} == failed
     assert set(found["team"]) == {"a-m", "n-z"}
+    again, _ = pipeline.count(given, totals)
+    assert (again["requests"] == 2 * found["requests"]).all()
 
 
 def test_the_policy_keeps_up_with_the_traffic_and_saves_replicas() -> None:
@@ -186,14 +198,15 @@ foretide show pipeline.py                                    # check it and show
 foretide simulate pipeline.py --trace traffic.csv --policy foretide --td 5 --html out/simulated.html
 foretide compare --topology pipeline.py --traces traffic.csv --policies foretide:lr,pasps:lr,threshold,static --td 5
 pytest                                                       # the tests, without Spark
-foretide run pipeline.py --config foretide.toml --html out/report.html    # on Spark, about a minute
+foretide run pipeline.py --config foretide.toml --path out/run --html out/report.html    # on Spark, about a minute
+foretide state out/run count --limit 5                       # what the last operator keeps
 foretide serve                                               # the dashboard of recorded runs
 ```
 
 `foretide doctor` says whether this machine has what Spark needs. Results are in `out/pages.db`:
 
 ```sh
-sqlite3 out/pages.db 'SELECT page, sum(requests), sum(failed) FROM pages GROUP BY page ORDER BY 2 DESC LIMIT 5'
+sqlite3 out/pages.db 'SELECT page, max(requests), max(failed) FROM pages GROUP BY page ORDER BY 2 DESC LIMIT 5'
 ```
 """
 
