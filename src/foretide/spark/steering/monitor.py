@@ -22,6 +22,7 @@ from foretide.errors import MetricsError
 from foretide.latency import LatencyHistogram
 from foretide.records import BatchRun, Floats, Ints, Measurement
 from foretide.spark.inputs.positions import InputState
+from foretide.spark.steering.columns import TopologyColumns
 from foretide.spark.steering.cpu_meter import CpuMeter
 from foretide.spark.steering.held_slots import HeldSlots
 from foretide.spark.tasks.statistics import BatchStatistics
@@ -141,7 +142,7 @@ class SparkMonitor:
         self._running, self._clock, self._ticks = running, clock or SystemClock(), ticks
         self._on_sample, self._collected = on_sample, collected
         self._lock = threading.Lock()
-        self._columns = _Columns(running.topology)
+        self._columns = TopologyColumns(running.topology)
         self._since_ticks, self._cpu = ticks(), CpuMeter(running.topology.layout)
         self._arrived: dict[str, int] = {}
         self._recent = _Recent(period_s)
@@ -355,44 +356,3 @@ class _Recent:
 
 def _input_names(stage: Stage) -> tuple[str, ...]:
     return (*(source.id for source in stage.sources), *(plan.name for plan in stage.inputs))
-
-
-class _Columns:
-    """Where sources, edges and operators of a topology are in the columns of its records."""
-
-    def __init__(self, topology: Topology) -> None:
-        self.layout = topology.layout
-        edges = self.layout.edge_index
-        keys = {number: (edge.start, edge.output, edge.end) for number, edge in enumerate(topology.edges)}
-        self.edge_by_number = {number: edges[key] for number, key in keys.items() if key in edges}
-        #: Edges from sources: the column of the source, by the column of the edge.
-        self._from_source = {
-            place: self.layout.sources.index(start)
-            for (start, _, _), place in edges.items()
-            if start in self.layout.sources
-        }
-        self._by_name = {f"{start}.{output}-{end}": place for (start, output, end), place in edges.items()}
-        #: The operators that the rows of an input wait for; those on their way to a sink wait for none.
-        self._ends = {name: (self.layout.edges[place][2],) for name, place in self._by_name.items()} | {
-            source: tuple(end for start, _, end in self.layout.edges if start == source)
-            for source in self.layout.sources
-        }
-
-    def passed(self, arrived: Floats, crossed: Floats, queued: Mapping[str, int]) -> Floats:
-        """Return what each edge's end received: arrivals behind a source, rows written to a log, else rows crossed."""
-        found = crossed.copy()
-        for place, source in self._from_source.items():
-            found[place] = arrived[source]
-        for name, rows in queued.items():
-            written = self._by_name.get(name)
-            if written is not None and written not in self._from_source:
-                found[written] = rows
-        return found
-
-    def queued(self, waiting: Mapping[str, float]) -> Floats:
-        """Return the events that wait before each operator, from those that wait at each input."""
-        found: Floats = np.zeros(len(self.layout.operators))
-        for name, events in waiting.items():
-            for end in self._ends.get(name, ()):
-                found[self.layout.operator_index[end]] += events
-        return found
