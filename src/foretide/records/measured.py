@@ -11,7 +11,10 @@ from foretide.errors import MetricsError
 from foretide.records.columns import SHORTEST_S, Floats, Ints, Layout, read_only, set_amounts
 from foretide.records.cpu import CpuUse
 
-__all__ = ["BatchRun", "Measurement", "Window"]
+__all__ = ["OPTIONAL_AMOUNTS", "BatchRun", "Measurement", "Window"]
+
+#: What a measurement has for each operator only where there is something to tell.
+OPTIONAL_AMOUNTS = ("failed", "dropped", "state_keys", "state_bytes")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +82,8 @@ class Measurement:
         Events that the operator took and gave up on; 0 unless given.
     dropped : array over operators, optional
         Events that waited for the operator and were dropped, by a bound or for their age (SPEC P7); 0 unless given.
+    state_keys, state_bytes : array over operators, optional
+        Keys that have a state at the end of the stretch, and the bytes that they take; 0 unless given.
     batches : tuple of BatchRun
         The batches that ended in the stretch, where stages run in batches, in the order of their ends.
     slot_s : float, optional
@@ -98,6 +103,8 @@ class Measurement:
     latency_s: float | None = None
     failed: Floats = field(default_factory=lambda: np.zeros(0))
     dropped: Floats = field(default_factory=lambda: np.zeros(0))
+    state_keys: Floats = field(default_factory=lambda: np.zeros(0))
+    state_bytes: Floats = field(default_factory=lambda: np.zeros(0))
     batches: tuple[BatchRun, ...] = ()
     slot_s: float | None = None
 
@@ -113,10 +120,10 @@ class Measurement:
             raise MetricsError(f"duration_s: expected at least {SHORTEST_S:g} seconds, got {self.duration_s}")
         set_amounts(self, "arrived", self.layout.sources)
         set_amounts(self, "passed", self.layout.edges)
-        for name in ("failed", "dropped"):
+        for name in OPTIONAL_AMOUNTS:
             if not np.size(getattr(self, name)):
                 object.__setattr__(self, name, np.zeros(len(self.layout.operators)))
-        for name in ("processed", "queued", "busy_s", "failed", "dropped"):
+        for name in ("processed", "queued", "busy_s", *OPTIONAL_AMOUNTS):
             set_amounts(self, name, self.layout.operators)
         set_amounts(self, "replicas", self.layout.operators, dtype=np.int64)
         if self.latency_s is not None and not 0 <= self.latency_s < np.inf:
@@ -168,6 +175,8 @@ class Window:
         The CPU that each replica used, mean over the interval; None where none was measured.
     measurement_ids : tuple of str
         The measurements of the interval.
+    state_keys, state_bytes : array over operators, optional
+        Keys that have a state at the end of the stretch, and the bytes that they take; 0 unless given.
     batches : tuple of BatchRun
         The batches that ended in the interval, where stages run in batches.
     """

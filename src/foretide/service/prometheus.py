@@ -132,6 +132,12 @@ class _Families:
             "Events that waited for an operator and were dropped, by a bound or for their age.",
             labels=operator,
         )
+        self.state_keys = GaugeMetricFamily(
+            "foretide_state_keys", "Keys that an operator keeps a state of.", labels=operator
+        )
+        self.state_bytes = GaugeMetricFamily(
+            "foretide_state_bytes", "Bytes that the state of an operator takes.", labels=operator
+        )
         self.queued = GaugeMetricFamily("foretide_queued_events", "Events that wait for an operator.", labels=operator)
         self.utilisation = GaugeMetricFamily(
             "foretide_utilisation_ratio", "Part of their time that the replicas are busy.", labels=operator
@@ -184,6 +190,8 @@ class _Families:
             self.processed.add_metric(labels, float(measurement.processed[column]) / duration_s)
             self.dropped.add_metric(labels, float(measurement.dropped[column]) / duration_s)
             self.queued.add_metric(labels, float(measurement.queued[column]))
+            self.state_keys.add_metric(labels, float(measurement.state_keys[column]))
+            self.state_bytes.add_metric(labels, float(measurement.state_bytes[column]))
             self.utilisation.add_metric(labels, min(busy, 1.0))
             self.replicas.add_metric([*labels, "observed"], replicas)
 

@@ -90,6 +90,8 @@ class OperatorColumns(BaseModel):
     processed_per_s: list[float]
     dropped_per_s: list[float] = Field(description="Events that waited for it and were dropped by the queue's limits.")
     queued: list[float]
+    state_keys: list[int] = Field(description="Keys that have a state.")
+    state_bytes: list[int] = Field(description="The bytes that their states take.")
     utilisation: list[float]
     replicas: list[int]
 

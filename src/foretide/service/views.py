@@ -96,6 +96,8 @@ def measurement_columns(info: RunInfo, measurements: Sequence[Measurement]) -> d
         "processed_per_s": columns(layout.operators, table("processed", operators) / durations),
         "dropped_per_s": columns(layout.operators, table("dropped", operators) / durations),
         "queued": columns(layout.operators, table("queued", operators)),
+        "state_keys": columns(layout.operators, table("state_keys", operators).astype(np.int64)),
+        "state_bytes": columns(layout.operators, table("state_bytes", operators).astype(np.int64)),
         "utilisation": columns(layout.operators, busy),
         "replicas": columns(layout.operators, table("replicas", operators).astype(np.int64)),
     }
@@ -125,6 +127,8 @@ def measurement_row(measurement: Measurement) -> dict[str, Any]:
         "processed_per_s": rounded(measurement.processed / duration_s),
         "dropped_per_s": rounded(measurement.dropped / duration_s),
         "queued": rounded(measurement.queued),
+        "state_keys": measurement.state_keys.astype(np.int64).tolist(),
+        "state_bytes": measurement.state_bytes.astype(np.int64).tolist(),
         "utilisation": rounded(utilisation(measurement)),
         "replicas": measurement.replicas.tolist(),
     }

@@ -49,8 +49,8 @@ def merge_measurements(run_id: str, layout: Layout, rows: Sequence[Row]) -> list
 def joined(measurements: Sequence[Measurement]) -> Measurement:
     """Return stretches that follow one another as one long one.
 
-    Amounts and busy times add up; queues and replicas are those of the end; the CPU of each replica is its mean, and
-    latency the mean by events that the last operators finished, or by time if there were none.
+    Amounts and busy times add up; queues, replicas and states are those of the end; the CPU of each replica is its
+    mean, and latency the mean by events that the last operators finished, or by time if there were none.
     """
     last = measurements[-1]
     sums = {name: np.sum([getattr(one, name) for one in measurements], axis=0) for name in _SUMS}

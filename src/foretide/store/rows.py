@@ -13,6 +13,7 @@ from foretide.errors import ForetideError
 from foretide.events import Event
 from foretide.latency import LatencyHistogram
 from foretide.records import CpuUse, Floats, Forecast, Layout, Measurement
+from foretide.records.measured import OPTIONAL_AMOUNTS
 from foretide.store.databases.codec import ArrayPack, ArrayShelf, from_json, pack, to_json, unpack
 from foretide.store.databases.database import Row
 from foretide.store.databases.schema import COLUMNS
@@ -40,8 +41,6 @@ TableRow: TypeAlias = tuple[str, tuple[Any, ...]]
 
 _RUN_DOCUMENTS = ("topology", "layout", "settings", "outcome", "dropped")
 _COLUMNS = ("arrived", "passed", "processed", "queued", "busy_s", "replicas")
-# Last, each present only if there was such an event then, or the next one is; rows of earlier versions lack them.
-_LOSSES = ("failed", "dropped")
 
 
 def measurement_row(
@@ -53,8 +52,9 @@ def measurement_row(
             f"run {run_id}, {measurement.id}: expected the layout of the run's topology, got operators "
             f"{list(measurement.layout.operators[:5])}; record each topology as a run of its own"
         )
-    present = [place for place, name in enumerate(_LOSSES, 1) if getattr(measurement, name).any()]
-    names = (*_COLUMNS, *_LOSSES[: max(present, default=0)])
+    # The optional ones come last, each only if it tells something or the next one is there.
+    present = [place for place, name in enumerate(OPTIONAL_AMOUNTS, 1) if getattr(measurement, name).any()]
+    names = (*_COLUMNS, *OPTIONAL_AMOUNTS[: max(present, default=0)])
     amounts = pack(np.concatenate([getattr(measurement, name) for name in names]))
     cpu = measurement.cpu
     used = None if cpu is None else pack(np.concatenate([cpu.operator, cpu.core, cpu.used, cpu.reserved]))
@@ -68,20 +68,18 @@ def measurement_of_row(row: Row, layout: Layout) -> Measurement:
     operators = len(layout.operators)
     sizes = [len(layout.sources), len(layout.edges), *(operators,) * 4]
     values, total = unpack(amounts), sum(sizes)
-    fitting = [total + operators * losses for losses in range(len(_LOSSES) + 1)]
+    fitting = [total + operators * more for more in range(len(OPTIONAL_AMOUNTS) + 1)]
     if values.size not in fitting:
         expected = " or ".join(map(str, fitting))
         raise ForetideError(f"stored measurement: expected {expected} amounts, got {values.size}")
-    *columns, failed, dropped = np.split(values, np.cumsum([*sizes, operators]))
+    columns = np.split(values, np.cumsum([*sizes, *(operators,) * (len(OPTIONAL_AMOUNTS) - 1)]))
     return Measurement(
         layout=layout,
         ended_at_s=ended_at_s,
         duration_s=duration_s,
         latency_s=latency_s,
         cpu=None if cpu is None else _cpu_of(unpack(cpu)),
-        failed=failed,
-        dropped=dropped,
-        **dict(zip(_COLUMNS, columns, strict=True)),  # type: ignore[arg-type]
+        **dict(zip((*_COLUMNS, *OPTIONAL_AMOUNTS), columns, strict=True)),  # type: ignore[arg-type]
     )
 
 

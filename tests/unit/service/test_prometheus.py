@@ -52,6 +52,7 @@ def test_a_run_that_is_alive_is_shown(tmp_path: Path, record_run: Callable[..., 
             (*names[:1], ("source", "in"), *names[1:]): last.arrived[0]
         }
         assert found["foretide_dropped_events_per_second"][("operator", "a"), *names] == 0.0
+        assert found["foretide_state_keys"][("operator", "a"), *names] == 0.0
         observed = found["foretide_replicas"][("kind", "observed"), ("operator", "a"), *names]
         assert observed == last.replicas[1]
         assert {dict(labels)["kind"] for labels in found["foretide_replicas"]} == {"planned", "requested", "observed"}

@@ -18,7 +18,7 @@ from foretide.latency import LatencyHistogram
 from foretide.records import Hiring
 from foretide.spark.batches.drops import Drop
 from foretide.spark.batches.routing import Router
-from foretide.spark.batches.states import HotKey
+from foretide.spark.batches.states import HotKey, StateSize
 from foretide.spark.inputs.positions import InputState
 from foretide.spark.settings import EngineSettings
 from foretide.spark.tasks.cells import RESULT, read_result, unpack
@@ -160,6 +160,7 @@ class FakeRun:
     failed: list[Failure] = field(default_factory=list)
     dropped: list[Drop] = field(default_factory=list)
     hot: list[HotKey] = field(default_factory=list)
+    sizes: dict[str, StateSize] = field(default_factory=dict)
     refuse: Exception | None = None
     broken: Exception | None = None
     settings: EngineSettings = field(default_factory=EngineSettings)
@@ -184,6 +185,9 @@ class FakeRun:
 
     def hot_keys(self) -> list[HotKey]:
         return list(self.hot)
+
+    def state_sizes(self) -> dict[str, StateSize]:
+        return dict(self.sizes)
 
     def replicas(self) -> dict[str, int]:
         return dict(self.plan)

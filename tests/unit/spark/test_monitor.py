@@ -12,7 +12,7 @@ from foretide.clock import ManualClock
 from foretide.errors import MetricsError
 from foretide.events import EventLog
 from foretide.spark.batches.drops import Drop
-from foretide.spark.batches.states import HotKey
+from foretide.spark.batches.states import HotKey, StateSize
 from foretide.spark.inputs.positions import InputState
 from foretide.spark.steering.monitor import Sample, SparkMonitor
 from foretide.spark.steering.sampling import Sampler
@@ -255,6 +255,16 @@ class TestSampler:
                 "raise timeout_s",
             ),
         ]
+
+    def test_the_sizes_of_states_are_measured(self, run: Any, time_: Ticker) -> None:
+        operators = run.topology.layout.operators
+        run.sizes = {operators[-1]: StateSize(7, 4096)}
+        sampler = Sampler(run, 1.0, clock=time_.clock, ticks=lambda: time_.ticks)
+        time_.pass_s(1.0)
+        sampler.sample()
+        measurement = sampler.samples[-1].measurement
+        assert measurement.state_keys.tolist() == [0.0] * (len(operators) - 1) + [7.0]
+        assert measurement.state_bytes[-1] == 4096.0
 
     def test_a_hot_key_is_an_event_once(self, run: Any, time_: Ticker) -> None:
         log = EventLog()

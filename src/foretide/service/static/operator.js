@@ -15,7 +15,7 @@ export function open(record, control, id, changed) {
     ["waiting", row ? number(row.queued[place]) : "–"],
     ...(row?.dropped_per_s?.[place] ? [["dropped", `${number(row.dropped_per_s[place])} events/s`]] : []),
     ["execution time", node.execution_s === null ? "measured" : `${seconds(node.execution_s)} declared`],
-    ["state", node.stateful ? "keeps state by key" : "none"],
+    ["state", node.stateful ? stateOf(row, place) : "none"],
   ];
   const last = record.decisions.filter((one) => one.planned !== null).at(-1);
   const close = make("button", { type: "button", onclick: () => dialog.close(), "aria-label": "Close" }, "Close");
@@ -24,6 +24,11 @@ export function open(record, control, id, changed) {
     last ? make("button", { type: "button", onclick: () => { dialog.close(); tell(record, last.id, id); } }, "Why this many?") : null,
     control.steerable ? byHand(record, node, set, dialog, changed) : make("p", { class: "note" }, control.obstacle));
   dialog.showModal();
+}
+
+function stateOf(row, place) {
+  const keys = row?.state_keys?.[place];
+  return keys ? `${number(keys)} keys, ${number(row.state_bytes[place] / 1e6)} MB` : "keeps state by key";
 }
 
 function byHand(record, node, set, dialog, changed) {

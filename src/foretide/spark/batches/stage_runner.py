@@ -116,8 +116,14 @@ class StageRunner:
 
     @property
     def state_sizes(self) -> Mapping[str, StateSize]:
-        """How large the states are that it keeps by key, by operator."""
-        return self._states.sizes
+        """How large the states are that it keeps by key, or Spark for it, by operator."""
+        head = self.stage.operators[0] if self.stage.operators else None
+        if head is None or head.mode != "dataframe" or not head.stateful or self.query is None:
+            return self._states.sizes
+        progress = self.query.lastProgress
+        parts = progress.stateOperators if progress is not None else ()
+        keys, size = (sum(getattr(part, name) for part in parts) for name in ("numRowsTotal", "memoryUsedBytes"))
+        return {head.id: StateSize(keys, size)}
 
     @property
     def hot_keys(self) -> Sequence[HotKey]:

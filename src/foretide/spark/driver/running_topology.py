@@ -261,7 +261,7 @@ class RunningTopology:
         return [drop for runner in self._stages for drop in runner.drops]
 
     def state_sizes(self) -> dict[str, StateSize]:
-        """Return how large the states are that are kept by key, by operator."""
+        """Return how large the states are, by operator, as of the last batch."""
         return {id: size for runner in self._stages for id, size in runner.state_sizes.items()}
 
     def hot_keys(self) -> list[HotKey]:

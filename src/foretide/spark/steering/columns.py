@@ -44,6 +44,10 @@ class TopologyColumns:
                 found[written] = rows
         return found
 
+    def by_operator(self, amounts: Mapping[str, float]) -> Floats:
+        """Return amounts that some operators have."""
+        return np.array([amounts.get(operator, 0.0) for operator in self.layout.operators])
+
     def queued(self, waiting: Mapping[str, float]) -> Floats:
         """Return the events that wait before each operator, from those that wait at each input."""
         found: Floats = np.zeros(len(self.layout.operators))

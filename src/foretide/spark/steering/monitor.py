@@ -21,6 +21,7 @@ from foretide.compile.stages import Stage, StageGraph
 from foretide.errors import MetricsError
 from foretide.latency import LatencyHistogram
 from foretide.records import BatchRun, Floats, Ints, Measurement
+from foretide.spark.batches.states import StateSize
 from foretide.spark.inputs.positions import InputState
 from foretide.spark.steering.columns import TopologyColumns
 from foretide.spark.steering.cpu_meter import CpuMeter
@@ -63,6 +64,10 @@ class Observed(Protocol):
 
     def progressed(self) -> Mapping[str, int]:
         """Return the rows that came to each source that only Spark can count."""
+        ...
+
+    def state_sizes(self) -> Mapping[str, StateSize]:
+        """Return how large the states are, by operator."""
         ...
 
 
@@ -216,6 +221,7 @@ class SparkMonitor:
             inputs = self._running.inputs()
             progressed = self._running.progressed()
             batches, planned = self._running.batches(), self._running.replicas()
+            states = self._running.state_sizes()
         except Exception as error:
             raise MetricsError(
                 f"topology {self._running.topology.name!r}: expected its positions and statistics, got {error}; check "
@@ -235,6 +241,8 @@ class SparkMonitor:
             processed=tally.processed,
             failed=tally.failed,
             dropped=tally.dropped,
+            state_keys=self._columns.by_operator({id: size.keys for id, size in states.items()}),
+            state_bytes=self._columns.by_operator({id: size.bytes for id, size in states.items()}),
             queued=self._columns.queued(self._recent.overdue(self._ticks(), inputs)),
             busy_s=tally.busy_s,
             replicas=replicas,
