@@ -1,0 +1,48 @@
+"""Figures of whole runs, as they were: what makes the simulator or a planner faster must not change them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from foretide.control.policies import parse_policies
+from foretide.plan.promise import parse_promise
+from foretide.sim.compare import Case, calibrated
+from foretide.sim.settings import MicroBatch
+from foretide.sim.stress import Stress
+from foretide.traces import RateTrace
+
+LEVELS = RateTrace("levels", bin_s=15.0, rates=np.array([2000.0, 7000, 7000, 1000, 4000, 10000, 2500, 2500]))
+FIGURES = ("saved", "latency_mean_ms", "latency_p99_ms", "changes", "slot_seconds")
+
+
+@pytest.mark.parametrize(
+    ("policy", "batches", "figures"),
+    [
+        ("foretide:basic", False, [0.23737373737373735, 722.3812600829065, 2408.969144528952, 43, 755.0]),
+        ("pasps:basic", False, [0.2222222222222222, 1537.9642975855875, 5501.912468947554, 28, 770.0]),
+        ("ds2", False, [0.38888888888888884, 4535.492063420258, 7127.394057333148, 22, 605.0]),
+        ("threshold", False, [-9.55050505050505, 1563.0496699460684, 10758.379479730784, 3, 10445.0]),
+        ("foretide:basic", True, [-0.06156577652672146, 717.5087965075884, 919.9630346018347, 42, 1050.9501187614542]),
+        ("pasps:basic", True, [0.17360593626675813, 2851.7490344027833, 6391.986520340917, 28, 818.1301230959094]),
+        ("ds2", True, [0.387012931233106, 7470.506816095776, 10577.110708233467, 22, 606.8571980792251]),
+    ],
+)
+def test_results_are_what_they_were(policy: str, batches: bool, figures: list[float]) -> None:
+    scenario = calibrated(LEVELS, td_s=5.0, stress=Stress())
+    if batches:
+        settings = scenario.settings.model_copy(update={"micro_batch": MicroBatch(fixed_s=0.2)})
+        scenario = calibrated(LEVELS, td_s=5.0, stress=Stress(), settings=settings)
+    [chosen] = parse_policies(policy, "basic")
+    row = Case(scenario, chosen, seed=0).row()
+    assert [row[name] for name in FIGURES] == pytest.approx(figures, rel=1e-9)
+
+
+def test_a_promise_is_kept_as_it_was() -> None:
+    settings = calibrated(LEVELS, td_s=5.0).settings.model_copy(update={"micro_batch": MicroBatch(fixed_s=0.2)})
+    promised = calibrated(LEVELS, td_s=5.0, stress=Stress(), settings=settings, promise=parse_promise("p95<1200ms"))
+    [chosen] = parse_policies("foretide", "basic")
+    row = Case(promised, chosen, seed=0).row()
+    figures = [0.21351670311045556, 891.1753591244374, 1168.4159493853588, 35, 778.6184639206489]
+    assert [row[name] for name in FIGURES] == pytest.approx(figures, rel=1e-9)
+    assert row["clairvoyant_slot_seconds"] == pytest.approx(746.94, abs=0.01)
