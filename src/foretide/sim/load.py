@@ -7,6 +7,7 @@ from statistics import NormalDist
 from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from foretide.records import Floats
 from foretide.sim.settings import Keys
@@ -59,9 +60,9 @@ class Arrivals:
         """Return the arrivals after the last call up to `end_s`, in order."""
         targets = self._whole(end_s) if self._rng is None else self._drawn(self._rng, end_s)
         instants_s: Floats = np.empty(targets.size)
-        _kernels.due(targets, self._cumulated, self._rates, self._trace.bin_s, instants_s)
         # Rounding must not push an event into the next step.
-        return np.minimum(instants_s, end_s, out=instants_s)
+        _kernels.due(targets, self._cumulated, self._rates, self._trace.bin_s, end_s, instants_s)
+        return instants_s
 
     def _whole(self, end_s: float) -> Floats:
         first, self._sent = self._sent, int(self._trace.events_by(end_s))
@@ -159,6 +160,7 @@ class Service:
         self.mean_s, self._costs = mean_s, costs
         self._quantiles = _quantiles(kind, cv)
         self._rng = rng or np.random.default_rng(0)
+        self._ahead: npt.NDArray[np.uint32] = np.empty(0, dtype=np.uint32)
 
     @property
     def constant_s(self) -> float | None:
@@ -171,11 +173,19 @@ class Service:
             seconds: Floats = np.full(count, self.mean_s)
         else:
             seconds = np.empty(count)
-            draws = np.frombuffer(self._rng.bytes(2 * count), dtype=np.uint16)
-            _kernels.look_up(self._quantiles, draws, self.mean_s, seconds)
+            _kernels.look_up(self._quantiles, self._random(count), self.mean_s, seconds)
         if self._costs is not None and keys is not None:
             seconds *= self._costs[keys.astype(np.int64)]
         return seconds
+
+    def _random(self, count: int) -> npt.NDArray[np.uint16]:
+        """Return so many random numbers, from whole words of 32 bits, as the generator's `bytes` does more slowly."""
+        words = max(1, (count + 1) // 2)
+        if self._ahead.size < words:
+            raw: npt.NDArray[np.uint64] = self._rng.bit_generator.random_raw(words)
+            self._ahead = np.concatenate((self._ahead, raw.view(np.uint32)))
+        taken, self._ahead = self._ahead[:words], self._ahead[words:]
+        return taken.view(np.uint16)[:count]
 
 
 def _quantiles(kind: str, cv: float) -> Floats | None:

@@ -13,7 +13,7 @@ from foretide.clock import ManualClock
 from foretide.control.decision import Decision
 from foretide.control.loop import ControlLoop, Parts
 from foretide.control.score import Estimate, Yardstick, estimate_of, note_plan, score_run
-from foretide.errors import ConfigError, PlanError
+from foretide.errors import ConfigError, MetricsError, PlanError
 from foretide.metrics import processed_ratio
 from foretide.plan.load import needed_replicas
 from foretide.plan.promise import PromiseTally
@@ -68,6 +68,8 @@ def simulate(
         When an option is wrong, or the trace is too short for the warm-up or for one interval.
     PlanError
         When a cycle fails: the numbers of such a run would be those of another policy.
+    MetricsError
+        When events were lost or invented, which would be a defect of the simulator.
 
     Examples
     --------
@@ -237,6 +239,8 @@ def _report(
     stand_ins: int,
 ) -> SimulationReport:
     totals = system.totals
+    if not totals.conserved:
+        raise MetricsError(f"simulation of {topology.name!r}: expected all events accounted for, got {totals}")
     processed = processed_ratio(totals.received, totals.processed)
     course = tap.course(options.simulation.service_factor)
     by = Yardstick(

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from foretide.control.settings import LoopSettings
-from foretide.errors import ConfigError, PlanError
+from foretide.errors import ConfigError, MetricsError, PlanError
 from foretide.forecast import Basic
 from foretide.plan import Planner, Situation
 from foretide.plan.guards import Cooldown, Guarded
@@ -214,3 +214,11 @@ def test_events_that_are_dropped_are_not_processed() -> None:
     assert report.totals["dropped"] > 8000
     assert math.isnan(report.metrics.error_input)
     assert report.row()["error_input"] is None
+
+
+def test_events_that_are_lost_end_a_run_with_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "foretide.sim.network.Wiring.processed_events", property(lambda network: network.exit.events - 1)
+    )
+    with pytest.raises(MetricsError, match="expected all events accounted for"):
+        simulate(chain(0.01), steps(50, 50), planner="presps", td_s=5.0)

@@ -18,6 +18,7 @@ __all__ = [
     "bin_latencies",
     "due",
     "events",
+    "fitting",
     "look_up",
     "merge",
     "split_evenly",
@@ -47,8 +48,11 @@ def stands_for_event(root_s: float) -> int:
 
 
 @njit
-def due(targets: _F64, cumulated: _F64, rates: _F64, bin_s: float, out: _F64) -> None:
-    """Write when the integral of the rate reaches each target; `cumulated` has the integral at the edges of bins."""
+def due(targets: _F64, cumulated: _F64, rates: _F64, bin_s: float, end_s: float, out: _F64) -> None:
+    """Write when the integral of the rate reaches each target, at the latest at `end_s`.
+
+    `cumulated` has the integral at the edges of bins.
+    """
     place, count, last = 0, targets.size, rates.size - 1
     while place < last and count and cumulated[place + 1] < targets[0] - 1e-6:
         place += 1
@@ -57,9 +61,9 @@ def due(targets: _F64, cumulated: _F64, rates: _F64, bin_s: float, out: _F64) ->
         begin_s, reached = place * bin_s, cumulated[place]
         until = cumulated[place + 1] + 1e-6 if place < last else np.inf
         pace = 1.0 / rates[place] if rates[place] > 0.0 else 0.0
-        while row < count and targets[row] <= until:
-            out[row] = begin_s + (targets[row] - reached) * pace
-            row += 1
+        within = row + int(np.searchsorted(targets[row:], until, side="right"))
+        out[row:within] = np.minimum(begin_s + (targets[row:within] - reached) * pace, end_s)
+        row = within
         place += 1
 
 
@@ -70,13 +74,29 @@ def look_up(table: _F64, draws: NDArray[np.uint16], scale: float, out: _F64) -> 
         out[row] = table[draws[row] >> 2] * scale
 
 
-@njit
 def events(tuples: _F64) -> int:
     """Return how many of the tuples stand for an event."""
-    count = 0
-    for row in range(tuples.shape[1]):
-        count += stands_for_event(tuples[ROOT, row])
-    return count
+    return int(tuples.shape[1] - np.count_nonzero(np.signbit(tuples[ROOT])))
+
+
+@njit
+def fitting(at_s: _F64, starts: _I64, cost_s: _F64, budget_s: float) -> _I64:
+    """Return how many tuples of each queue a budget pays for, oldest first, and at least one.
+
+    The instants of queue i are those from `starts[i]` to `starts[i + 1]`; each of its tuples costs `cost_s[i]`.
+    """
+    taken, spent_s = np.zeros(cost_s.size, np.int64), 0.0
+    for number in range(at_s.size):
+        first, first_s = -1, np.inf
+        for queue in range(cost_s.size):
+            place = starts[queue] + taken[queue]
+            if place < starts[queue + 1] and (first < 0 or at_s[place] < first_s):
+                first, first_s = queue, at_s[place]
+        spent_s += cost_s[first]
+        if number and spent_s > budget_s:
+            break
+        taken[first] += 1
+    return taken
 
 
 @njit
