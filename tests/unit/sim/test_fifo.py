@@ -49,3 +49,14 @@ def test_a_cleared_queue_is_empty() -> None:
     queue.append(np.ones((3, 5)))
     queue.clear()
     assert len(queue) == 0
+
+
+def test_an_empty_queue_takes_an_array_over_and_any_other_copies_it() -> None:
+    queue, first, second = Fifo(1), np.array([[1.0, 2.0]]), np.array([[3.0]])
+    queue.take_over(first)
+    assert queue.data is first
+    queue.take_over(second)
+    assert queue.waiting.tolist() == [[1.0, 2.0, 3.0]]
+    queue.head += 3
+    queue.append(second)
+    assert (queue.waiting.tolist(), first.tolist(), second.tolist()) == ([[3.0]], [[1.0, 2.0]], [[3.0]])

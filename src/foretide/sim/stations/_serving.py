@@ -16,6 +16,10 @@ from foretide.sim.stations._kernels import AT, KEY, ROOT, WORK, stands_for_event
 _F64 = NDArray[np.float64]
 _I64 = NDArray[np.int64]
 
+# The places at the end of a sorted list that are moved without a branch.
+_NEAR = 3
+_ONE, _TRUE = np.uint64(1), np.uint64(2**64 - 1)
+
 
 @njit
 def serve_evenly(
@@ -111,7 +115,7 @@ def _next_server(servers: Servers, at_s: float) -> tuple[int, float, float]:
 
 
 class Ring(NamedTuple):
-    """Servers in the order in which they become free, from `turn` on and around; `server` says which they are."""
+    """Servers in the order in which they become free; `server` says which they are."""
 
     free_s: _F64
     server: _I64
@@ -120,49 +124,73 @@ class Ring(NamedTuple):
 
 @njit
 def serve_in_turn(
-    queue: _F64, rows: tuple[int, int], ring: Ring, limits: tuple[float, float], out: _F64, filled: int
+    queue: _F64, rows: tuple[int, int], ring: Ring, limits: tuple[float, float], serving: _F64, out: _F64
 ) -> tuple[int, int, int, int]:
     """Serve a queue in order where services vary; return the rows taken, the end of `out`, and tuples and events lost.
 
-    `limits` are the end of the step and the age at which a tuple is discarded. The server whose turn it is takes the
-    tuple and goes to the end of the ring, past those that become free before it; usually it does not move at all.
+    `limits` are the end of the step and the age at which a tuple is discarded. `serving` are tuples whose service began
+    earlier; they go to `out` with the others, in the order in which all depart. Changes `ring`.
+
+    When servers become free is one sorted list, `free_s`: the server that is free next takes the tuple, and the instant
+    of its departure goes to the end, before those that are later. `owner` says whose an instant is, a server's of the
+    ring or a tuple's, and `server` which server that is. Places are unsigned, so that none counts from the end.
     """
     end_s, timeout_s = limits
-    at_s, roots_s, work_s = queue[AT], queue[ROOT], queue[WORK]
-    out_at_s, out_roots_s, out_work_s, keyed = out[AT], out[ROOT], out[WORK], out.shape[0] > KEY
-    free_s, servers, turn, place = ring.free_s, ring.free_s.size, 0, filled
-    last_s = out[AT, filled - 1] if filled else -np.inf
-    timed_out, events_lost, row = 0, 0, rows[0]
-    while row < rows[1]:
-        start_s = max(at_s[row], free_s[turn])
+    at_s, roots_s, work_s = queue[AT, rows[0] : rows[1]], queue[ROOT, rows[0] : rows[1]], queue[WORK, rows[0] : rows[1]]
+    slowness, scale = ring.slowness, ring.slowness[ring.server[0]]
+    same, ages = bool((slowness[ring.server] == scale).all()), timeout_s < np.inf
+    servers, count, most = np.uint64(ring.server.size), np.uint64(at_s.size), ring.server.size + at_s.size
+    free_s, owner, server = np.empty(most + _NEAR), np.empty(most + _NEAR, np.uint64), np.empty(most, np.uint64)
+    head, tail, row, timed_out, events_lost = np.uint64(_NEAR), servers + np.uint64(_NEAR), np.uint64(0), 0, 0
+    free_s[:head], owner[:head] = -np.inf, 0
+    free_s[head:tail], owner[head:tail], server[:servers] = ring.free_s, np.arange(ring.server.size), ring.server
+    while row < count:
+        start_s = max(at_s[row], free_s[head])
         if start_s >= end_s:
             break
-        row += 1
-        if start_s - abs(roots_s[row - 1]) > timeout_s:
+        number, row = servers + row, row + _ONE
+        if ages and start_s - abs(roots_s[row - _ONE]) > timeout_s:
             timed_out += 1
-            events_lost += stands_for_event(roots_s[row - 1])
+            events_lost += stands_for_event(roots_s[row - _ONE])
             continue
-        server = ring.server[turn]
-        seconds = work_s[row - 1] * ring.slowness[server]
-        departs_s = start_s + seconds
-        slot = turn
-        for _ in range(servers - 1):
-            before = slot - 1 if slot > 0 else servers - 1
-            if free_s[before] <= departs_s:
-                break
-            free_s[slot], ring.server[slot] = free_s[before], ring.server[before]
-            slot = before
-        free_s[slot], ring.server[slot] = departs_s, server
-        turn = turn + 1 if turn + 1 < servers else 0
-        if last_s <= departs_s:
-            last_s = departs_s
-            out_at_s[place], out_roots_s[place], out_work_s[place] = departs_s, roots_s[row - 1], seconds
-            if keyed:
-                out[KEY, place] = queue[KEY, row - 1]
-        else:
-            _put(out, place, (departs_s, seconds), queue, row - 1)
+        server[number] = server[owner[head]]
+        departs_s = start_s + work_s[row - _ONE] * (scale if same else slowness[server[number]])
+        # How many depart later is random, but they are few. So the last ones move without branches, which a processor
+        # would often guess wrongly: true is a number of ones, so that `&` keeps what it has on the other side.
+        slot, after_s, after, is_later = tail, np.inf, number, _TRUE
+        if servers > _ONE:
+            for _ in range(_NEAR):
+                before_s, before = free_s[slot - _ONE], owner[slot - _ONE]
+                was_later, is_later = is_later, np.uint64(0) - np.uint64(before_s > departs_s)
+                free_s[slot] = max(before_s, min(after_s, departs_s))
+                own = after ^ ((after ^ number) & was_later)
+                owner[slot] = own ^ ((own ^ before) & is_later)
+                slot, after_s, after = slot - _ONE, before_s, before
+        if is_later:
+            while free_s[slot - _ONE] > departs_s:
+                free_s[slot], owner[slot] = free_s[slot - _ONE], owner[slot - _ONE]
+                slot -= _ONE
+            free_s[slot], owner[slot] = departs_s, number
+        head, tail = head + _ONE, tail + _ONE
+    place, left = 0, 0
+    for each in range(np.uint64(_NEAR), tail):
+        if owner[each] < servers:
+            continue
+        taken = owner[each] - servers
+        while left < serving.shape[1] and serving[AT, left] <= free_s[each]:
+            out[:, place] = serving[:, left]
+            left, place = left + 1, place + 1
+        out[AT, place], out[ROOT, place] = free_s[each], roots_s[taken]
+        out[WORK, place] = work_s[taken] * (scale if same else slowness[server[owner[each]]])
+        if out.shape[0] > KEY:
+            out[KEY, place] = queue[KEY, rows[0] : rows[1]][taken]
         place += 1
-    return row - rows[0], place, timed_out, events_lost
+    total = place + serving.shape[1] - left
+    out[:, place:total] = serving[:, left:]
+    for place in range(ring.server.size):
+        slot = head + np.uint64(place)
+        ring.free_s[place], ring.server[place] = free_s[slot], server[owner[slot]]
+    return int(row), total, timed_out, events_lost
 
 
 @njit

@@ -63,7 +63,7 @@ class Station(Occupancy, Protocol):
         ...
 
     def receive(self, tuples: Floats) -> None:
-        """Take the tuples that arrive in the step that is run next, in order."""
+        """Take the tuples that arrive in the step that is run next, in order; it may write into their array."""
         ...
 
     def run(self, end_s: float) -> Floats:

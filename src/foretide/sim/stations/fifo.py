@@ -48,6 +48,13 @@ class Fifo:
         self.data[:, self.tail : self.tail + count] = tuples
         self.tail += count
 
+    def take_over(self, tuples: Floats) -> None:
+        """Put tuples at the end; their array is the queue's from now on, so that an empty one need not copy it."""
+        if len(self):
+            self.append(tuples)
+        else:
+            self.data, self.head, self.tail = tuples, 0, tuples.shape[1]
+
     def clear(self) -> None:
         """Forget everything."""
         self.head = self.tail = 0

@@ -54,7 +54,7 @@ class SharedStation:
 
     def present_events(self) -> int:
         """Return how many events are here, waiting or in service, by counting them."""
-        return int(_kernels.events(self._queue.waiting) + _kernels.events(self._serving))
+        return _kernels.events(self._queue.waiting) + _kernels.events(self._serving)
 
     def resize(self, replicas: int, now_s: float) -> None:
         """Set the number of active replicas from now on."""
@@ -71,10 +71,10 @@ class SharedStation:
         self.admit(tuples, drawn(self._service, tuples))
 
     def admit(self, tuples: Floats, work_s: Floats) -> None:
-        """Take tuples with the times of their services."""
+        """Take tuples with the times of their services; their array is the station's from now on."""
         queue, count = self._queue, tuples.shape[1]
         self.counts.received += count
-        queue.append(tuples)
+        queue.take_over(tuples)
         self._arrived_from = queue.tail - count
         queue.data[_kernels.WORK, self._arrived_from : queue.tail] = work_s
 
@@ -82,7 +82,6 @@ class SharedStation:
         """Run up to `end_s` and return the tuples that departed by then."""
         queue, serving = self._queue, self._serving
         out: Floats = np.empty((serving.shape[0], serving.shape[1] + len(queue)))
-        out[:, : serving.shape[1]] = serving
         # Only hosts that fail and queues that may be full require looking at every arrival.
         plain = not self._pool.failing.size and len(queue) <= self._bound
         total = self._in_turn(end_s, out) if plain else self._with_care(end_s, out)
@@ -98,7 +97,7 @@ class SharedStation:
         order = np.argsort(free_s[: self._replicas], kind="stable")
         ring = _serving.Ring(free_s[order], order, self._pool.slowness)
         taken, total, timed_out, lost = _serving.serve_in_turn(
-            queue.data, (queue.head, queue.tail), ring, (end_s, self._timeout_s), out, self._serving.shape[1]
+            queue.data, (queue.head, queue.tail), ring, (end_s, self._timeout_s), self._serving, out
         )
         free_s[ring.server] = ring.free_s
         queue.head += taken
@@ -108,6 +107,7 @@ class SharedStation:
 
     def _with_care(self, end_s: float, out: Floats) -> int:
         queue, pool, active, counts = self._queue, self._pool, self._replicas, self.counts
+        out[:, : self._serving.shape[1]] = self._serving
         servers = pool._replace(free_s=pool.free_s[:active], slowness=pool.slowness[:active], host=pool.host[:active])
         queue.head, queue.tail, total, losses = _serving.serve_shared(
             queue.data,
