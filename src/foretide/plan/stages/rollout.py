@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
@@ -59,7 +60,7 @@ class StageLatency:
     Parameters
     ----------
     mean_s, square_s2, quantile_s : array over ways and scenarios
-        The mean, the mean square and the quantile asked for.
+        The mean, the mean square, and the quantile if one was asked for.
     left : array over ways and scenarios
         Events that wait at the end, beyond those that the next batch takes as a matter of course.
     slots : array over ways and scenarios
@@ -72,7 +73,7 @@ class StageLatency:
     left: Floats
     slots: Floats
 
-    @property
+    @cached_property
     def variance_s2(self) -> Floats:
         """The variance of the latencies."""
         variance: Floats = np.maximum(self.square_s2 - self.mean_s**2, 0.0)
@@ -86,7 +87,7 @@ def roll_stage(
     *,
     present: Way,
     horizon_s: float,
-    quantile: float,
+    quantile: float | None,
     rhythm: tuple[float, float, float],
 ) -> StageLatency:
     """Return the latencies of a stage for each of the `ways` to hire slots.
@@ -107,18 +108,19 @@ def roll_stage(
         The way of now.
     horizon_s : float
         Seconds for which the plan is to hold.
-    quantile : float
-        Which quantile to return.
+    quantile : float, optional
+        Which quantile to return; it takes ten times as long as all the rest.
     rhythm : tuple of float
         Seconds between the starts of two batches at least; seconds of work admitted; cores, infinite if unlimited.
     """
     shape = (len(ways), coming.during.size * _NOISE.size)
-    found = tuple(np.empty(shape) for _ in range(5))
+    found = tuple(np.full(shape, np.nan) for _ in range(5))
+    level = np.nan if quantile is None else quantile
     parts = np.array([figures.start_s, figures.slot_s, figures.skew, figures.gap_s, figures.noise_s])
     _roll(
         parts,
         figures.doubt,
-        np.array([coming.waiting, coming.last, coming.event_s, *present, figures.activation_s, horizon_s, quantile]),
+        np.array([coming.waiting, coming.last, coming.event_s, *present, figures.activation_s, horizon_s, level]),
         np.array(rhythm),
         coming.before,
         coming.during,
@@ -144,13 +146,16 @@ def _roll(
     slots: Floats,
 ) -> None:
     low, high, count = np.empty(_BATCHES), np.empty(_BATCHES), np.empty(_BATCHES)
-    for row in range(len(ways)):
-        for case in range(during.size):
-            for level in range(_NOISE.size):
-                batches, rest, held = _roll_one(
-                    parts, doubt, state, rhythm, before[case], during[case], ways[row], _NOISE[level], low, high, count
-                )
-                column = case * _NOISE.size + level
+    known, noted = (parts, doubt, state, rhythm), (low, high, count)
+    activation_s, ends_s = state[6], state[6] + state[7]
+    for case in range(during.size):
+        for level in range(_NOISE.size):
+            column, rates, noise = case * _NOISE.size + level, (before[case], during[case]), _NOISE[level]
+            # Until the plan is at work, all ways are the present one.
+            _, _, _, begins_s, taken = _roll_one(known, rates, state[3:6], noise, (0.0, activation_s, 0.0), 0, noted)
+            for row in range(len(ways)):
+                stretch = (begins_s, ends_s, taken)
+                batches, rest, held, _, _ = _roll_one(known, rates, ways[row], noise, stretch, 1, noted)
                 total, first, second = 0.0, 0.0, 0.0
                 for number in range(batches):
                     total += count[number]
@@ -158,47 +163,45 @@ def _roll(
                     second += count[number] * (low[number] ** 2 + low[number] * high[number] + high[number] ** 2) / 3
                 mean_s[row, column] = first / total
                 square_s2[row, column] = second / total
-                quantile_s[row, column] = _quantile(low, high, count, batches, total, state[8])
+                if not np.isnan(state[8]):
+                    quantile_s[row, column] = _quantile(low, high, count, batches, total, state[8])
                 left[row, column] = rest
                 slots[row, column] = held
 
 
 @njit
 def _roll_one(
-    parts: Floats,
-    doubt: Floats,
-    state: Floats,
-    rhythm: Floats,
-    before: float,
-    during: float,
+    known: tuple[Floats, Floats, Floats, Floats],
+    rates: tuple[float, float],
     way: Floats,
     noise: float,
-    low: Floats,
-    high: Floats,
-    count: Floats,
-) -> tuple[int, float, float]:
+    stretch: tuple[float, float, float],
+    least_found: int,
+    noted: tuple[Floats, Floats, Floats],
+) -> tuple[int, float, float, float, float]:
     """Fill in the range of latencies and the events of each batch under the plan.
 
-    Returns how many batches there are, what is left at the end, and the slots in force, mean over time.
+    The `stretch` is when the first batch begins, when the last one has begun, and what was taken before. Returns how
+    many batches there are, at least `least_found`, what is left at the end, the slots in force, mean over time, when
+    the next batch begins, and what is taken by then.
     """
+    (parts, doubt, state, rhythm), (before, during), (low, high, count) = known, rates, noted
     start_s, slot_s, skew, gap_s, noise_s = parts[0], parts[1], parts[2], parts[3], parts[4]
     waiting, last, event_s = state[0], max(state[1], _LEAST_RATE), state[2]
-    activation_s, horizon_s = state[6], state[7]
+    activation_s = state[6]
     trigger_s, target_s, cores = rhythm[0], rhythm[1], rhythm[2]
     before, during = max(before, _LEAST_RATE), max(during, _LEAST_RATE)
     # Those of the last period wait as well, as a matter of course.
     waiting = waiting + last * trigger_s / 2
     by_then = waiting + before * activation_s
-    begins_s, taken, found, batch_events = 0.0, 0.0, 0, 0.0
-    held, held_s = 0.0, 0.0
-    ends_s = activation_s + horizon_s
-    while found < _BATCHES:
+    begins_s, ends_s, taken = stretch
+    found, batch_events, held, held_s = 0, 0.0, 0.0, 0.0
+    share_s, least, most_slots = way[0], way[1], way[2]
+    while found < _BATCHES and (begins_s < ends_s or found < least_found):
         if begins_s < activation_s:
             arrived = waiting + before * begins_s
-            share_s, least, most_slots = state[3], state[4], state[5]
         else:
             arrived = by_then + during * (begins_s - activation_s)
-            share_s, least, most_slots = way[0], way[1], way[2]
         tasks = min(max(np.ceil((arrived - taken) * event_s / share_s - 1e-9), least), most_slots)
         side = min(tasks, cores)
         fixed_s = start_s + slot_s * tasks
@@ -225,13 +228,12 @@ def _roll_one(
             held += tasks * (next_s - begins_s)
             held_s += next_s - begins_s
         begins_s = next_s
-        if begins_s >= ends_s and found > 0:
-            break
     rest = by_then + during * (begins_s - activation_s) - taken
-    if found == 0:  # not a single event comes
+    if found < least_found:  # not a single event comes
         low[0], high[0], count[0], found = start_s, start_s + trigger_s, 1.0, 1
     # What arrives while a batch runs is no backlog: the next batch takes it.
-    return found, max(rest - max(batch_events, during * trigger_s), 0.0), held / max(held_s, 1e-9)
+    left = max(rest - max(batch_events, during * trigger_s), 0.0)
+    return found, left, held / max(held_s, 1e-9), begins_s, taken
 
 
 @njit

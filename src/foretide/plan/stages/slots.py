@@ -185,7 +185,8 @@ class SlotTable:
         self._rate = np.repeat(np.maximum(found.during.sum(axis=1), _LEAST_RATE), NOISE_WEIGHTS.size)
         self._mean_rate = max(float(found.mean.sum()), _LEAST_RATE)
         self.ways = [self._tried(stage) for stage in range(len(stages.names))]
-        self._latency = [self._roll(stage, self.ways[stage], prices.quantile) for stage in range(len(stages.names))]
+        self._latency = [self._roll(stage, self.ways[stage]) for stage in range(len(stages.names))]
+        self._quantiles_s: dict[tuple[int, int, float], Floats] = {}
         # Slots of every way, expected over scenarios.
         self._slots = [found.slots @ self.weight for found in self._latency]
 
@@ -203,7 +204,7 @@ class SlotTable:
         near = np.clip(present + np.arange(-4, 5), least, most)
         return _fixed(np.unique(np.concatenate((spread, near))).astype(np.float64))
 
-    def _roll(self, stage: int, ways: Floats, quantile: float) -> StageLatency:
+    def _roll(self, stage: int, ways: Floats, quantile: float | None = None) -> StageLatency:
         shared = self._stages
         cores = np.inf if shared.cores is None else float(shared.cores)
         return roll_stage(
@@ -229,20 +230,28 @@ class SlotTable:
 
     def cost(self, rows: Sequence[int]) -> float:
         """Return J of a row for each stage."""
-        slots = sum(self._slots[stage][row] for stage, row in enumerate(rows))
-        return float(self._td_s * slots) + self.waiting(rows)
+        return float(self._costs(_each(rows))[0])
 
     def waiting(self, rows: Sequence[int]) -> float:
         """Return the part of J that is not for slots: what waits, and what is left over."""
+        return float(self._waiting(_each(rows))[0])
+
+    def _costs(self, rows: Sequence[slice]) -> Floats:
+        """Return J of some rows of one stage, with a row for each of the others."""
+        slots = sum(self._slots[stage][some] for stage, some in enumerate(rows))
+        costs: Floats = self._td_s * slots + self._waiting(rows)
+        return costs
+
+    def _waiting(self, rows: Sequence[slice]) -> Floats:
         prices, squares = self._prices, np.zeros_like(self.weight)
         for path in self._paths:
             mean = sum(self._latency[stage].mean_s[rows[stage]] for stage in path)
             variance = sum(self._latency[stage].variance_s2[rows[stage]] for stage in path)
             squares = np.maximum(squares, mean**2 + variance)
         waiting = self._rate * self._td_s * squares / prices.patience_s**2
-        for stage, row in enumerate(rows):
-            waiting = waiting + self._rest(stage, self._latency[stage].left[row])
-        return self._load.work_s * float(self.weight @ waiting)
+        for stage, some in enumerate(rows):
+            waiting = waiting + self._rest(stage, self._latency[stage].left[some])
+        return self._load.work_s * np.array([self.weight @ each for each in waiting])
 
     def _rest(self, stage: int, left: Floats) -> Floats:
         """Return what it costs to drain what is left over at the end, in events' own work: V of the policy."""
@@ -257,10 +266,21 @@ class SlotTable:
 
     def late(self, rows: Sequence[int]) -> Floats:
         """Return the quantile of latencies from end to end in every scenario."""
+        return self._slowest_s(rows, self._prices.quantile) + self._prices.besides_s
+
+    def _slowest_s(self, rows: Sequence[int], level: float) -> Floats:
+        """Return a quantile of the latencies on the slowest way through the stages, in every scenario."""
         worst: Floats = np.zeros_like(self.weight)
         for path in self._paths:
-            worst = np.maximum(worst, sum(self._latency[stage].quantile_s[rows[stage]] for stage in path))
-        return worst + self._prices.besides_s
+            worst = np.maximum(worst, sum(self._quantile_s(stage, rows[stage], level) for stage in path))
+        return worst
+
+    def _quantile_s(self, stage: int, row: int, level: float) -> Floats:
+        """Return a quantile of a stage's latencies in every scenario; few rows are ever asked for."""
+        if (stage, row, level) not in self._quantiles_s:
+            rolled = self._roll(stage, self.ways[stage][row : row + 1], level)
+            self._quantiles_s[stage, row, level] = rolled.quantile_s[0]
+        return self._quantiles_s[stage, row, level]
 
     def broken(self, rows: Sequence[int]) -> float:
         """Return how likely the promise is to be broken."""
@@ -276,10 +296,10 @@ class SlotTable:
         best = self.cost(rows)
         while True:
             before = best
-            for stage, ways in enumerate(self.ways):
-                costs = [self.cost([*rows[:stage], row, *rows[stage + 1 :]]) for row in range(len(ways))]
+            for stage in range(len(rows)):
+                costs = self._costs([*_each(rows[:stage]), slice(None), *_each(rows[stage + 1 :])])
                 rows[stage] = int(np.argmin(costs))
-                best = costs[rows[stage]]
+                best = float(costs[rows[stage]])
             if best >= before - 1e-12:
                 return rows
 
@@ -344,12 +364,7 @@ class SlotTable:
 
     def expected(self, rows: Sequence[int], level: float) -> float:
         """Return a quantile of the latencies in the interval, the mean over scenarios."""
-        chosen = [self.ways[stage][row : row + 1] for stage, row in enumerate(rows)]
-        rolled = [self._roll(stage, way, level).quantile_s[0] for stage, way in enumerate(chosen)]
-        worst = np.zeros_like(self.weight)
-        for path in self._paths:
-            worst = np.maximum(worst, sum(rolled[stage] for stage in path))
-        return float(self.weight @ worst) + self._prices.besides_s
+        return float(self.weight @ self._slowest_s(rows, level)) + self._prices.besides_s
 
 
 def least_latency_s(stages: SharedSlots, figures: Sequence[StageFigures], level: float = 0.5) -> float:
@@ -359,6 +374,10 @@ def least_latency_s(stages: SharedSlots, figures: Sequence[StageFigures], level:
         for stage, slots in enumerate(stages.least.tolist())
     ]
     return max(sum(least[stage] for stage in path) for path in _paths_through(stages))
+
+
+def _each(rows: Sequence[int]) -> list[slice]:
+    return [slice(row, row + 1) for row in rows]
 
 
 def _fixed(slots: Floats) -> Floats:
