@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 
@@ -83,17 +85,28 @@ class LatencyHistogram:
     @property
     def mean_s(self) -> float:
         """The mean latency; NaN without events."""
-        return self._sum_s / self.count if self.count else float("nan")
+        count = self.count
+        return self._sum_s / count if count else float("nan")
 
     def quantile_s(self, level: float) -> float:
         """Return the latency that the part `level` of events do not exceed; NaN without events."""
-        if not self.count:
+        return self.quantiles_s((level,))[0]
+
+    def quantiles_s(self, levels: Sequence[float]) -> list[float]:
+        """Return several quantiles at once."""
+        through = np.cumsum(self._counts)
+        return [self._quantile_s(level, through) for level in levels]
+
+    def _quantile_s(self, level: float, through: npt.NDArray[np.int64]) -> float:
+        count = int(through[-1])
+        if not count:
             return float("nan")
-        wanted, through = level * self.count, np.cumsum(self._counts)
-        place = min(int(np.searchsorted(through, wanted - 1e-9)), _BINS - 1)
-        inside = (wanted - (through[place] - self._counts[place])) / max(self._counts[place], 1)
+        wanted = level * count
+        place = min(int(through.searchsorted(wanted - 1e-9)), _BINS - 1)
+        here = int(self._counts[place])
+        inside = (wanted - (int(through[place]) - here)) / max(here, 1)
         low_s = _LOW_S * _GROWTH**place
-        return float(low_s * (1.0 + (_GROWTH - 1.0) * min(max(inside, 0.0), 1.0)))
+        return low_s * (1.0 + (_GROWTH - 1.0) * min(max(inside, 0.0), 1.0))
 
     def share_within(self, latency_s: float) -> float:
         """Return the part of events that took no longer than so many seconds; NaN without events.

@@ -127,7 +127,7 @@ class RunCourse:
 
 def latency_row(at_s: float, latency: LatencyHistogram) -> tuple[float, ...]:
     """Return what is kept of the latencies gathered up to an instant."""
-    return (at_s, latency.mean_s, *(latency.quantile_s(level) for level in _LEVELS.values()))
+    return (at_s, latency.mean_s, *latency.quantiles_s(tuple(_LEVELS.values())))
 
 
 def latency_columns(rows: Sequence[Sequence[float]] | Floats) -> tuple[Floats, dict[str, Floats]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from dataclasses import dataclass, field, fields
 
@@ -114,7 +115,7 @@ class Measurement:
         return float(self.replicas.sum()) * self.duration_s if self.slot_s is None else self.slot_s
 
     def __post_init__(self) -> None:
-        if not np.isfinite(self.ended_at_s):
+        if not math.isfinite(self.ended_at_s):
             raise MetricsError(f"ended_at_s: expected an instant in seconds, got {self.ended_at_s}")
         if not SHORTEST_S <= self.duration_s < np.inf:
             raise MetricsError(f"duration_s: expected at least {SHORTEST_S:g} seconds, got {self.duration_s}")
@@ -137,6 +138,13 @@ class Measurement:
     def id(self) -> str:
         """Its name within a run."""
         return f"measurement@{self.ended_at_s:.3f}"
+
+    def with_busy_s(self, busy_s: Floats) -> Measurement:
+        """Return the same with other busy times; what was checked already is not checked again."""
+        changed = copy.copy(self)
+        object.__setattr__(changed, "busy_s", busy_s)
+        set_amounts(changed, "busy_s", self.layout.operators)
+        return changed
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

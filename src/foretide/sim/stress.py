@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -69,7 +68,7 @@ class Stress(Settings):
         """Return a measurement as the policy gets it: busy for as long as it believes that the events take."""
         if self.watched:
             return measurement
-        return replace(measurement, busy_s=measurement.busy_s / self.service_factor)
+        return measurement.with_busy_s(measurement.busy_s / self.service_factor)
 
 
 def _parts(bin_s: float, noise_s: float) -> int:
