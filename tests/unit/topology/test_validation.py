@@ -181,6 +181,12 @@ def test_a_stateful_operator_refuses_every_grouping_that_splits_keys(grouping: s
     assert "keeps a key together" in only_error(job).expected
 
 
+def test_an_operator_on_dataframes_needs_no_grouping_for_its_state() -> None:
+    job = flow("windows")
+    job.source("in").operator("count", lambda rows: rows, mode="dataframe", stateful=True)
+    assert job.build().operator("count").stateful
+
+
 @pytest.mark.parametrize("grouping", ["fields:word", "global", "all", "direct:replica"])
 def test_a_stateful_operator_takes_groupings_that_keep_keys_together(grouping: str) -> None:
     job = flow("state")
