@@ -251,7 +251,7 @@ def _check_edges(
     outputs = {source.id: (DEFAULT_OUTPUT,) for source in sources} | {op.id: op.outputs for op in operators}
     ends = {op.id for op in operators} | {sink.id for sink in sinks}
     # Spark itself brings together what belongs together.
-    stateful = {op.id for op in operators if op.stateful and op.mode != "dataframe"}
+    stateful = {op.id for op in operators if op.stateful and not op.on_frames}
     keys = {op.id: op.key for op in operators if op.key}
     seen: set[tuple[str, str, str]] = set()
     for edge in edges:

@@ -11,7 +11,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from foretide.spark.batches.declared import state_schema
+from foretide.spark.batches.declared import operator_spec, state_schema
 from foretide.spark.errors import OperatorError
 from foretide.spark.tasks.keyed import KeyedRunner
 from foretide.spark.tasks.operators import OperatorSpec
@@ -19,7 +19,8 @@ from foretide.state.clock import MICROS
 from foretide.state.keys import decode_key, encode_keys
 from foretide.state.memory import DueKeys
 from foretide.state.rows import RowCodec
-from foretide.topology import Operator
+from foretide.topology import Operator, flow
+from foretide.topology.builder import Stream
 
 AT_10, AT_20 = datetime(1970, 1, 1, 0, 0, 10, tzinfo=UTC), datetime(1970, 1, 1, 0, 0, 20, tzinfo=UTC)
 STATE = pa.schema([("n", pa.int64()), ("last", pa.string())])
@@ -77,6 +78,29 @@ def test_a_function_of_pandas_gets_all_rows_and_the_states_of_their_keys() -> No
         [4, 3],
     )
     assert runner.hottest == ("('a',)", 2) and 0 < runner.cpu_s
+
+
+def test_columns_of_an_input_without_rows_are_there_too() -> None:
+    def both(rows: pd.DataFrame, state: pd.DataFrame) -> Any:
+        return rows[["k", "price"]].assign(opened=rows["opened"].notna()), None
+
+    job = flow("auctions")
+    job.source("ids", "trace", trace="pasps_dns", payload="ids")
+    read = job.source("in").operator(
+        "read",
+        outputs=("opened", "bids"),
+        schema={"opened": "k string, opened timestamp", "bids": "k string, price int"},
+    )
+    job.operator(
+        "both", both, mode="pandas", inputs=[read["opened"], read["bids"], Stream(job, "ids")], key="k", state="n long"
+    )
+    topology = job.build()
+    spec = operator_spec(topology, topology.operator("both"), 0)
+    assert spec.united is not None and spec.united.names == ["k", "opened", "price", "id", "event_time"]
+    assert operator_spec(topology, topology.operator("read"), 0).united is None
+    runner = KeyedRunner(OperatorSpec(spec.operator, {}, 0, STATE, spec.united))
+    [rows] = runner.run_keyed(pa.record_batch({"k": ["a"], "price": [3]}), Kept(), 8)["out"]  # type: ignore[arg-type]
+    assert rows.select(["k", "price", "opened"]).to_pylist() == [{"k": "a", "price": 3, "opened": False}]
 
 
 def test_keys_that_are_not_returned_stay_and_those_without_values_go() -> None:

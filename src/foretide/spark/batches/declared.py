@@ -1,4 +1,4 @@
-"""The columns that operators declare, as Arrow has them."""
+"""The columns that are declared, as Arrow has them."""
 
 from __future__ import annotations
 
@@ -11,9 +11,12 @@ from pyspark.sql.types import StructType
 
 from foretide.spark.columns import arrow_schema
 from foretide.spark.errors import OperatorError
-from foretide.topology import Operator
+from foretide.spark.inputs.columns import source_columns
+from foretide.spark.inputs.frames import OWN_KINDS
+from foretide.spark.tasks.operators import OperatorSpec
+from foretide.topology import DEFAULT_OUTPUT, Operator, Topology
 
-__all__ = ["output_schemas", "state_schema"]
+__all__ = ["operator_spec", "state_schema"]
 
 # Types without parts, by the names that they have in SQL.
 _PLAIN: dict[str, st.DataType] = {
@@ -32,7 +35,37 @@ _PLAIN: dict[str, st.DataType] = {
 _COLUMN = re.compile(r"\s*(\w+)\s*(?::|\s)\s*(\w+)\s*")
 
 
-def output_schemas(operator: Operator) -> dict[str, pa.Schema]:
+def operator_spec(topology: Topology, operator: Operator, retries: int) -> OperatorSpec:
+    """Return what workers need to know of an operator.
+
+    Raises
+    ------
+    OperatorError
+        When columns are declared that cannot be read.
+    """
+    united = _united(topology, operator)
+    return OperatorSpec(operator, _output_schemas(operator), retries, state_schema(operator), united)
+
+
+def _united(topology: Topology, operator: Operator) -> pa.Schema | None:
+    """Return the columns that are declared for the inputs of an operator with a key, where it has several."""
+    edges = [edge for edge in topology.edges if edge.end == operator.id]
+    if not operator.key or len(edges) < 2:
+        return None
+    schemas = {
+        (start.id, output): schema for start in topology.operators for output, schema in _output_schemas(start).items()
+    }
+    for source in topology.sources:
+        if source.connector.kind in OWN_KINDS:
+            schemas[source.id, DEFAULT_OUTPUT] = source_columns(source)
+    found: dict[str, pa.Field] = {}
+    for edge in edges:
+        for field in schemas.get((edge.start, edge.output), ()):
+            found.setdefault(field.name, field)
+    return pa.schema(list(found.values()))
+
+
+def _output_schemas(operator: Operator) -> dict[str, pa.Schema]:
     """Return the columns that an operator declares for its outputs."""
     return {
         output: _read(operator, ddl, f"columns of output {output!r} such as 'word string, count long'", "schema=")

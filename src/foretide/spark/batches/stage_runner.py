@@ -22,7 +22,7 @@ from foretide.health.task_features import FeatureOrder
 from foretide.records.sharing import share_out
 from foretide.spark.batches.admission import Admission, Reading
 from foretide.spark.batches.checkpoint_files import quick_checkpoint_files
-from foretide.spark.batches.declared import output_schemas, state_schema
+from foretide.spark.batches.declared import operator_spec
 from foretide.spark.batches.drops import Drop, DropWatch, too_old_of
 from foretide.spark.batches.ends import StageEnds
 from foretide.spark.batches.failures import FailureWatch
@@ -41,7 +41,6 @@ from foretide.spark.inputs.processors import output_mode
 from foretide.spark.settings import EngineSettings
 from foretide.spark.sinks.contract import BatchSink
 from foretide.spark.tasks.contract import BatchOrder, Program
-from foretide.spark.tasks.operators import OperatorSpec
 from foretide.spark.tasks.statistics import BatchStatistics, StageTotals
 from foretide.store import RuntimeConfig, RuntimeStore
 from foretide.store.workspace import Workspace
@@ -237,7 +236,7 @@ class StageRunner:
 
     def _make_program(self) -> Program:
         specs = {
-            operator.id: OperatorSpec(operator, output_schemas(operator), self.settings.retries, state_schema(operator))
+            operator.id: operator_spec(self._topology, operator, self.settings.retries)
             for operator in self.stage.operators
         }
         every_s = self.settings.features_every_s

@@ -15,12 +15,12 @@ import pyarrow as pa
 
 from foretide.control.profiles import OperatorProfile, Profile
 from foretide.errors import ConfigError
-from foretide.spark.batches.declared import output_schemas, state_schema
+from foretide.spark.batches.declared import operator_spec
 from foretide.spark.batches.failures import FAILURE_LOGGER
 from foretide.spark.errors import OperatorError
 from foretide.spark.inputs.contract import InputSpec, TraceInput
 from foretide.spark.tasks.keyed import KeyedRunner
-from foretide.spark.tasks.operators import OperatorRunner, OperatorSpec, Outputs
+from foretide.spark.tasks.operators import OperatorRunner, Outputs
 from foretide.state.memory import MemoryState
 from foretide.topology import Operator, Topology
 from foretide.transport.dead_letters import failures_of
@@ -65,7 +65,7 @@ def profile_topology(topology: Topology, events: int = 2_000, pieces: int = 20, 
     for operator in topology.operators:
         if operator.on_frames or not waiting[operator.id]:
             continue
-        trial = _Trial(operator)
+        trial = _Trial(topology, operator)
         trial.run(waiting[operator.id], seconds)
         found[operator.id] = trial.profile()
         for output, batches in trial.outputs.items():
@@ -77,9 +77,9 @@ def profile_topology(topology: Topology, events: int = 2_000, pieces: int = 20, 
 class _Trial:
     """One operator under test."""
 
-    def __init__(self, operator: Operator) -> None:
+    def __init__(self, topology: Topology, operator: Operator) -> None:
         self._operator = operator
-        spec = OperatorSpec(operator, output_schemas(operator), 0, state_schema(operator))
+        spec = operator_spec(topology, operator, 0)
         self._runner = OperatorRunner(spec) if spec.state is None else KeyedRunner(spec)
         self._state = None if spec.state is None else MemoryState(spec.state)
         self._per_event_s: list[float] = []

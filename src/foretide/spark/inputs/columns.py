@@ -17,7 +17,7 @@ from foretide.topology import Source, Topology
 from foretide.traces.plan import TracePlan
 from foretide.traces.replay import EVENT_TIME
 
-__all__ = ["input_columns", "united_columns"]
+__all__ = ["input_columns", "source_columns", "united_columns"]
 
 
 def input_columns(topology: Topology, stage: Stage) -> dict[str, pa.Schema]:
@@ -28,7 +28,7 @@ def input_columns(topology: Topology, stage: Stage) -> dict[str, pa.Schema]:
     ConfigError, OperatorError
         When they are not declared.
     """
-    sources = {source.id: _source_columns(source) for source in stage.sources}
+    sources = {source.id: source_columns(source) for source in stage.sources}
     return sources | {plan.name: _edge_columns(topology, plan) for plan in stage.inputs}
 
 
@@ -58,7 +58,8 @@ def united_columns(columns: Mapping[str, pa.Schema], operator: str) -> pa.Schema
     return pa.schema([pa.field(field.name, field.type) for field, _ in found.values()])
 
 
-def _source_columns(source: Source) -> pa.Schema:
+def source_columns(source: Source) -> pa.Schema:
+    """Return the columns of a source that Foretide reads itself."""
     options = source.connector.options
     if source.connector.kind == "trace":
         return TracePlan.of_source(source.id, options).replay.schema
@@ -70,7 +71,7 @@ def _edge_columns(topology: Topology, plan: EdgePlan) -> pa.Schema:
     edge = plan.edge
     source = next((source for source in topology.sources if source.id == edge.start), None)
     if source is not None and source.connector.kind in ("trace", "kafka"):
-        return _source_columns(source)
+        return source_columns(source)
     if source is not None:
         raise ConfigError(
             f"edge '{edge}'",

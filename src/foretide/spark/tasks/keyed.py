@@ -61,6 +61,7 @@ class KeyedRunner(OperatorRunner):
         The states that change are noted. Keys that are due come first: the watermark had passed before the rows came.
         """
         started, computed = perf_counter(), thread_time()
+        rows = None if rows is None else self._united(rows)
         outputs = self._call_due(rows, state)
         if rows is not None:
             self.rows_in += rows.num_rows
@@ -73,6 +74,13 @@ class KeyedRunner(OperatorRunner):
         self.busy_s += perf_counter() - started
         self.cpu_s += thread_time() - computed
         return outputs
+
+    def _united(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Return rows with the columns of all inputs, also of those that a task has no rows of."""
+        for field in self.spec.united or ():
+            if field.name not in rows.schema.names:
+                rows = rows.append_column(field, pa.nulls(rows.num_rows, field.type))
+        return rows
 
     def _run_rows(self, rows: pa.RecordBatch, state: KeyStates, partitions: int) -> Outputs:
         """Call the function for rows and the states of their keys."""

@@ -44,12 +44,27 @@ _NULL = pa.null()
 
 @dataclass(frozen=True, slots=True)
 class OperatorSpec:
-    """What a worker needs to know of an operator: the schemas declared, by output, and that of its state."""
+    """What a worker needs to know of an operator.
+
+    Parameters
+    ----------
+    operator : Operator
+        What was declared.
+    schemas : mapping of str to Schema
+        The columns of its outputs, those that are declared.
+    retries : int
+        How often it is called again for rows on which it raised.
+    state : Schema, optional
+        The columns of the state that is kept for it by key.
+    united : Schema, optional
+        The columns of its inputs together, where it has a key and several of them.
+    """
 
     operator: Operator
     schemas: Mapping[str, pa.Schema]
     retries: int = 1
     state: pa.Schema | None = None
+    united: pa.Schema | None = None
 
 
 class OperatorRunner:
