@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from checkpoints import forget_last_batch
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.streaming.listener import StreamingQueryListener
@@ -62,14 +63,6 @@ def merging(trace: str, database: Path) -> Topology:
 def stored(database: Path) -> list[tuple[Any, ...]]:
     with closing(sqlite3.connect(database)) as connection:
         return connection.execute("SELECT way, id, text FROM out").fetchall()
-
-
-def forget_last_batch(root: Path, stage: str) -> None:
-    """Take from Spark that the last batch of a stage is done, as a crash would."""
-    commits = root / "stages" / stage / "checkpoint" / "commits"
-    last = max(commits.glob("[0-9]*"), key=lambda path: int(path.name))
-    last.unlink()
-    (commits / f".{last.name}.crc").unlink(missing_ok=True)
 
 
 def test_rows_of_a_source_and_of_a_queued_edge_meet_exactly_once(
