@@ -198,8 +198,10 @@ class Due(Kept):
             self.noted[decode_key(key)[0]] = None if gone else row
 
 
-def call(function: Any, mode: Any, kept: Due, rows: pa.RecordBatch | None = None) -> tuple[list[Any], KeyedRunner]:
-    options = {"timer": "at", "watermark_s": 5.0}
+def call(
+    function: Any, mode: Any, kept: Due, rows: pa.RecordBatch | None = None, **more: str
+) -> tuple[list[Any], KeyedRunner]:
+    options = {"timer": "at", "watermark_s": 5.0, **more}
     operator = Operator("count", function, mode=mode, key=("k",), state="x int", options=options)
     runner = KeyedRunner(OperatorSpec(operator, {}, 0, TIMED))
     outputs = runner.run_keyed(rows, kept, 8)
@@ -229,6 +231,16 @@ def test_keys_that_are_due_are_called_without_rows(mode: str, function: Any) -> 
     # A timer that is left as it was goes; another time stays.
     assert kept.noted == {"kept": {"n": 1, "at": None}, "again": {"n": 5, "at": AT_20}, "gone": None}
     assert (runner.rows_in, runner.rows_out) == (0, 1)
+
+
+def test_what_timers_of_another_clock_bring_has_the_time_of_the_latest_event() -> None:
+    times = [pa.array([second * MICROS for second in seconds], TIMES) for seconds in ((90, 91), (20, 19))]
+    rows = pa.record_batch({"k": ["x", "y"], "seen": times[0], "event_time": times[1]})
+    outputs, _ = call(in_rows, "rows", Due("kept"), rows, event_time="seen")
+    assert outputs == [{"k": "kept", "n": 1, "rows": 0, "event_time": AT_20}]
+    began = datetime.now(UTC)
+    [output], _ = call(in_rows, "rows", Due("kept"), event_time="seen")
+    assert began <= output["event_time"] <= datetime.now(UTC)
 
 
 def test_a_key_that_is_due_and_not_returned_stays_without_a_timer() -> None:
