@@ -27,6 +27,8 @@ from foretide.topology import Topology, flow
 from foretide.topology.builder import Stream
 
 REPLAY = {"trace": "pasps_dns", "payload": "ids", "speed": 20, "rate_scale": 0.02}
+# About as many events as come in a second, so that windows last about as long as they say.
+EVENTS_PER_S = 1000
 READERS, WORKERS = (1, 4), (1, 8)
 EURO = 0.908
 LOCAL = ("OR", "ID", "CA")
@@ -43,7 +45,7 @@ def query(attach: Callable[[Stream, Nexmark], Stream]) -> Query:
     def build(events: Nexmark | None = None, sink: str = "none", **replay: Any) -> Topology:
         job = flow(f"nexmark-{attach.__name__}")
         ids = job.source("events", "trace", **{**REPLAY, **replay})
-        attach(ids, events or Nexmark()).sink("out", sink)
+        attach(ids, events or Nexmark(events_per_s=EVENTS_PER_S)).sink("out", sink)
         return job.build()
 
     return build

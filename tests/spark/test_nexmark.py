@@ -33,7 +33,7 @@ for module in (generator, queries):
 QUERIES = [f"q{number}" for number in (*range(10), 11, 12)]
 NEXMARK = Nexmark(seed=7, events_per_s=60)
 EVENTS = 3000
-SMALL = EngineSettings(first_rows=750, max_rows=750)
+SMALL = EngineSettings(first_rows=750, max_rows=750, warm_pool=False)
 # Rows of these replace those before them of the same key, whose columns come first; rows of all others are final.
 KEYS = {"q4": 1, "q6": 1, "q12": 2}
 Write = Callable[..., str]

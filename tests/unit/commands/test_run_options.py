@@ -6,6 +6,7 @@ import math
 import signal
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,7 +22,7 @@ from foretide.spark.batches.drops import Drop
 from foretide.spark.batches.failures import FAILURE_LOGGER
 from foretide.spark.batches.states import StateSize
 from foretide.spark.driver.run import OperatorReport, Progress, RunReport
-from foretide.spark.session.shipping import modules_beside
+from foretide.spark.session.shipping import modules_beside, ship_modules
 from foretide.topology import Topology, flow, load_topology
 from foretide.traces import TraceError
 from foretide.traces.replacement import TraceOverrides, parse_replicas, with_replicas, with_trace_options
@@ -285,6 +286,15 @@ class TestModulesBeside:
     def test_imports_are_followed_also_inside_functions_and_packages(self, folder: Path) -> None:
         found = [path.name for path in modules_beside(folder / "job.py")]
         assert found == ["helper.py", "late.py", "package", "third.py"]
+
+    def test_those_of_a_named_topology_are_sent(self, folder: Path) -> None:
+        sent: list[str] = []
+        spark: Any = SimpleNamespace(sparkContext=SimpleNamespace(addPyFile=sent.append))
+        (folder / "jobs.py").write_text("import late\n")
+        job = flow("jobs")
+        job.source("in").operator("a")
+        ship_modules(spark, folder / "jobs.py:hourly", job.build())
+        assert sent == [str(folder / "late.py")]
 
     def test_modules_that_a_file_names_are_found(self, folder: Path) -> None:
         (folder / "job.toml").write_text("")
