@@ -44,6 +44,7 @@ ORDER = (
     "test_log",
     "test_transactions",
     "test_kafka_commands",
+    "test_nexmark",
     "test_run_command",
     "test_kill",
     "test_engine",
