@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields
 import numpy as np
 
 from foretide.errors import MetricsError
-from foretide.records.columns import SHORTEST_S, Floats, Ints, Layout, read_only, set_amounts
+from foretide.records.columns import SHORTEST_S, Floats, Ints, Layout, frozen, read_only, set_amounts
 from foretide.records.cpu import CpuUse
 
 __all__ = ["OPTIONAL_AMOUNTS", "BatchRun", "Measurement", "Window"]
@@ -121,11 +121,12 @@ class Measurement:
             raise MetricsError(f"duration_s: expected at least {SHORTEST_S:g} seconds, got {self.duration_s}")
         set_amounts(self, "arrived", self.layout.sources)
         set_amounts(self, "passed", self.layout.edges)
-        for name in OPTIONAL_AMOUNTS:
-            if not np.size(getattr(self, name)):
-                object.__setattr__(self, name, np.zeros(len(self.layout.operators)))
+        nothing = frozen(np.zeros(len(self.layout.operators)), np.float64)
         for name in ("processed", "queued", "busy_s", *OPTIONAL_AMOUNTS):
-            set_amounts(self, name, self.layout.operators)
+            if name in OPTIONAL_AMOUNTS and not np.size(getattr(self, name)):
+                object.__setattr__(self, name, nothing)
+            else:
+                set_amounts(self, name, self.layout.operators)
         set_amounts(self, "replicas", self.layout.operators, dtype=np.int64)
         if self.latency_s is not None and not 0 <= self.latency_s < np.inf:
             raise MetricsError(f"latency_s: expected at least 0 seconds, or None, got {self.latency_s}")

@@ -209,7 +209,7 @@ def _roll_one(
         events = min(arrived - taken, max(most, 1.0))
         work = event_s * events / side
         spread = noise_s * noise_s
-        for one in range(3):
+        for one in range(3 if noise else 0):
             x = 1.0 if one == 0 else (tasks if one == 1 else work)
             for other in range(3):
                 y = 1.0 if other == 0 else (tasks if other == 1 else work)

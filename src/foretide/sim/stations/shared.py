@@ -86,7 +86,7 @@ class SharedStation:
         plain = not self._pool.failing.size and len(queue) <= self._bound
         total = self._in_turn(end_s, out) if plain else self._with_care(end_s, out)
         self._arrived_from = queue.tail
-        done = int(np.searchsorted(out[0, :total], end_s, side="right"))
+        done = int(out[0, :total].searchsorted(end_s, side="right"))
         self._serving = out[:, done:total].copy()
         self.counts.processed += done
         self.counts.busy_s += float(out[_kernels.WORK, :done].sum())
@@ -94,7 +94,7 @@ class SharedStation:
 
     def _in_turn(self, end_s: float, out: Floats) -> int:
         queue, counts, free_s = self._queue, self.counts, self._pool.free_s
-        order = np.argsort(free_s[: self._replicas], kind="stable")
+        order = free_s[: self._replicas].argsort(kind="stable")
         ring = _serving.Ring(free_s[order], order, self._pool.slowness)
         taken, total, timed_out, lost = _serving.serve_in_turn(
             queue.data, (queue.head, queue.tail), ring, (end_s, self._timeout_s), self._serving, out
