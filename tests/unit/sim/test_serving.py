@@ -46,7 +46,7 @@ def test_servers_take_tuples_as_they_become_free(count: int, timeout_s: float, s
     ring = Ring(free_s[order], order, slowness)
     earlier = np.stack([np.array([0.3, 0.5, 7.0]), np.zeros(3), np.ones(3)])
     out = np.empty((3, 603))
-    taken, total, timed_out, lost = serve_in_turn(queue, (0, 600), ring, (0.9, timeout_s), earlier, out)
+    taken, total, timed_out, lost = serve_in_turn(tuple(queue), ring, (0.9, timeout_s), earlier, out)
     served, looked_at = with_a_heap(queue, free_s, slowness, 0.9, timeout_s)
     assert (taken, total, timed_out) == (looked_at, served.shape[1] + 3, looked_at - served.shape[1])
     assert lost == timed_out

@@ -124,19 +124,20 @@ class Ring(NamedTuple):
 
 @njit
 def serve_in_turn(
-    queue: _F64, rows: tuple[int, int], ring: Ring, limits: tuple[float, float], serving: _F64, out: _F64
+    lanes: tuple[_F64, ...], ring: Ring, limits: tuple[float, float], serving: _F64, out: _F64
 ) -> tuple[int, int, int, int]:
     """Serve a queue in order where services vary; return the rows taken, the end of `out`, and tuples and events lost.
 
-    `limits` are the end of the step and the age at which a tuple is discarded. `serving` are tuples whose service began
-    earlier; they go to `out` with the others, in the order in which all depart. Changes `ring`.
+    `lanes` are those of the queue, `limits` the end of the step and the age at which a tuple is discarded. `serving`
+    are tuples whose service began earlier; they go to `out` with the others, in the order in which all depart. Changes
+    `ring`.
 
     When servers become free is one sorted list, `free_s`: the server that is free next takes the tuple, and the instant
     of its departure goes to the end, before those that are later. `owner` says whose an instant is, a server's of the
     ring or a tuple's, and `server` which server that is. Places are unsigned, so that none counts from the end.
     """
     end_s, timeout_s = limits
-    at_s, roots_s, work_s = queue[AT, rows[0] : rows[1]], queue[ROOT, rows[0] : rows[1]], queue[WORK, rows[0] : rows[1]]
+    at_s, roots_s, work_s, last_lane = lanes[AT], lanes[ROOT], lanes[WORK], lanes[-1]
     slowness, scale = ring.slowness, ring.slowness[ring.server[0]]
     same, ages = bool((slowness[ring.server] == scale).all()), timeout_s < np.inf
     servers, count, most = np.uint64(ring.server.size), np.uint64(at_s.size), ring.server.size + at_s.size
@@ -183,7 +184,7 @@ def serve_in_turn(
         out[AT, place], out[ROOT, place] = free_s[each], roots_s[taken]
         out[WORK, place] = work_s[taken] * (scale if same else slowness[server[owner[each]]])
         if out.shape[0] > KEY:
-            out[KEY, place] = queue[KEY, rows[0] : rows[1]][taken]
+            out[KEY, place] = last_lane[taken]
         place += 1
     total = place + serving.shape[1] - left
     out[:, place:total] = serving[:, left:]

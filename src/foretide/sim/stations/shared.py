@@ -97,7 +97,7 @@ class SharedStation:
         order = free_s[: self._replicas].argsort(kind="stable")
         ring = _serving.Ring(free_s[order], order, self._pool.slowness)
         taken, total, timed_out, lost = _serving.serve_in_turn(
-            queue.data, (queue.head, queue.tail), ring, (end_s, self._timeout_s), self._serving, out
+            tuple(queue.waiting), ring, (end_s, self._timeout_s), self._serving, out
         )
         free_s[ring.server] = ring.free_s
         queue.head += taken
