@@ -26,6 +26,13 @@ def test_speed_makes_the_same_events_come_faster() -> None:
     assert [STEPS.events_by(s, speed=20) for s in (0.25, 0.3, 0.5, 0.75, 9.0)] == [0, 2, 10, 15, 15]
 
 
+def test_a_single_instant_counts_as_one_of_many() -> None:
+    rng = np.random.default_rng(3)
+    trace = RateTrace("uneven", bin_s=0.7, rates=rng.uniform(0, 5000, 40))
+    instants = np.concatenate((rng.uniform(-1, 30, 500), 0.7 * np.arange(42), [np.inf, -np.inf]))
+    assert [trace.events_by(float(instant)) for instant in instants] == np.asarray(trace.events_by(instants)).tolist()
+
+
 def test_due_times_invert_the_counts() -> None:
     assert due_at(STEPS, np.arange(15)).tolist() == [
         *(5.5 + 0.5 * n for n in range(10)),
