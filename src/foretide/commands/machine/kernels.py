@@ -118,9 +118,10 @@ def _simulate() -> None:
 
 
 def _plan() -> None:
-    simulate(
-        _topology(), RateTrace("warm-up", bin_s=1.0, rates=_RATES[:40]), planner="foretide", forecaster="auto", td_s=5.0
-    )
+    trace = RateTrace("warm-up", bin_s=1.0, rates=_RATES[:40])
+    for batches in (None, MicroBatch()):
+        settings = SimulationSettings(micro_batch=batches)
+        simulate(_topology(), trace, planner="foretide", forecaster="auto", td_s=5.0, settings=settings)
 
 
 def _foresee() -> None:
