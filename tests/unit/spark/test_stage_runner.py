@@ -82,6 +82,24 @@ class TestCommitted:
         assert runner._ends.committed(1) is False
 
 
+class TestSettled:
+    def test_a_batch_that_is_planned_and_not_called_for_yet_is_waited_for(
+        self, make_runner: Callable[..., StageRunner], tmp_path: Path
+    ) -> None:
+        runner = make_runner()
+        assert runner.settled()
+        runner.query = SimpleNamespace(lastProgress=SimpleNamespace(batchId=0))  # type: ignore[assignment]
+        logs = [runner._workspace.checkpoint(runner.stage.id) / name for name in ("offsets", "commits")]
+        for log in logs:
+            log.mkdir(parents=True)
+            (log / "0").touch()
+        assert runner.settled()
+        (logs[0] / "1").touch()
+        assert not runner.settled()
+        (logs[1] / "1").touch()
+        assert runner.settled()
+
+
 class TestRoom:
     def test_a_full_edge_is_named_when_no_room_comes(self, make_runner: Callable[..., StageRunner]) -> None:
         runner = make_runner(room_timeout_s=0.001)

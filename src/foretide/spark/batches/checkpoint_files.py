@@ -1,14 +1,15 @@
-"""How Spark writes the files of a checkpoint that lies on a local disk."""
+"""The files of a checkpoint: how Spark writes them on a local disk, and which batches they name."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
 
-__all__ = ["MANAGER_SETTING", "quick_checkpoint_files"]
+__all__ = ["MANAGER_SETTING", "last_batch", "quick_checkpoint_files"]
 
 MANAGER_SETTING = "spark.sql.streaming.checkpointFileManagerClass"
 _QUICK = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
@@ -31,6 +32,15 @@ def quick_checkpoint_files(spark: SparkSession) -> Iterator[None]:
         yield
     finally:
         spark.conf.unset(MANAGER_SETTING)
+
+
+def last_batch(log: Path) -> int | None:
+    """Return the last batch in one of the logs of a checkpoint, ``offsets`` or ``commits``; None where there is none.
+
+    >>> last_batch(Path("no such directory")) is None
+    True
+    """
+    return max((int(path.name) for path in log.glob("[0-9]*") if path.name.isdigit()), default=None)
 
 
 def _is_local(spark: SparkSession) -> bool:

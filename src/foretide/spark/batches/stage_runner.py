@@ -21,7 +21,7 @@ from foretide.errors import ForetideError
 from foretide.health.task_features import FeatureOrder
 from foretide.records.sharing import share_out
 from foretide.spark.batches.admission import Admission, Reading
-from foretide.spark.batches.checkpoint_files import quick_checkpoint_files
+from foretide.spark.batches.checkpoint_files import last_batch, quick_checkpoint_files
 from foretide.spark.batches.declared import operator_spec
 from foretide.spark.batches.drops import Drop, DropWatch, too_old_of
 from foretide.spark.batches.ends import StageEnds
@@ -33,7 +33,7 @@ from foretide.spark.batches.states import HotKey, StageStates, StateSize
 from foretide.spark.errors import BatchInterrupted, OperatorError
 from foretide.spark.inputs.edges import EdgeStore
 from foretide.spark.inputs.faults import read_fault
-from foretide.spark.inputs.feeds import open_feed
+from foretide.spark.inputs.feeds import SliceFeed, open_feed
 from foretide.spark.inputs.frames import FirstRound
 from foretide.spark.inputs.limits import RuntimeLimits, write_limits
 from foretide.spark.inputs.planned import Positions
@@ -177,15 +177,28 @@ class StageRunner:
             self.query.stop()
 
     def settled(self) -> bool:
-        """Return whether no batch is under way, and Spark has written down that the last one is done.
+        """Return whether no batch is under way or planned, and Spark has written down that the last one is done.
 
         Before that, a stop would make the batch run again at the next start.
         """
-        if self.busy or self._last_batch is None or self.query is None:
+        if self.busy or self.query is None:
             return not self.busy
+        if self._is_planned():
+            return False
+        if self._last_batch is None:
+            return True
         # Spark reports a batch after it has written down that it is done.
         progress = self.query.lastProgress
         return progress is not None and progress.batchId >= self._last_batch
+
+    def _is_planned(self) -> bool:
+        """Return whether Spark has begun a batch that is not done; it may not have called for it yet.
+
+        What only Spark can read does not pause: there is nearly always such a batch.
+        """
+        checkpoint = self._workspace.checkpoint(self.stage.id)
+        pauses = isinstance(self._feed, SliceFeed)
+        return pauses and last_batch(checkpoint / "offsets") != last_batch(checkpoint / "commits")
 
     def positions(self) -> tuple[Positions, Positions]:
         """Return how far it has read: after the last batch that is through, and after the last one planned."""

@@ -39,6 +39,8 @@ __all__ = ["RunningTopology", "start"]
 
 _LOG = logging.getLogger(__name__)
 _POLL_S = 0.05
+# Looks in a row that must find nothing under way.
+_ENOUGH = 3
 
 
 def start(
@@ -191,7 +193,7 @@ class RunningTopology:
         while deadline_s is None or time.monotonic() < deadline_s:
             self.check()
             idle = idle + 1 if deadline_s is None and self._idle() else 0
-            if idle >= 3:
+            if idle >= _ENOUGH:
                 return
             time.sleep(_POLL_S)
 
@@ -204,10 +206,12 @@ class RunningTopology:
     def drain(self, timeout_s: float = 60.0) -> bool:
         """Let sources admit nothing new and wait until what is inside is through; return whether it is."""
         self._runtime.change(paused=True)
-        deadline_s = time.monotonic() + timeout_s
+        deadline_s, quiet = time.monotonic() + timeout_s, 0
         while time.monotonic() < deadline_s:
             self.check()
-            if self._quiet():
+            # A batch may have been about to be planned as the pause came.
+            quiet = quiet + 1 if self._quiet() else 0
+            if quiet >= _ENOUGH:
                 return True
             time.sleep(_POLL_S)
         return False
