@@ -22,6 +22,7 @@ from foretide.commands.running.attach import SETTINGS as ATTACH_SETTINGS
 from foretide.commands.running.attach import attach
 from foretide.commands.running.plan_spark import plan_spark
 from foretide.commands.running.profile import profile
+from foretide.commands.running.repartition import repartition
 from foretide.commands.running.run import run
 from foretide.commands.running.state import state
 from foretide.commands.running.steer import steer
@@ -54,6 +55,7 @@ app.command()(advise)
 app.command()(steer)
 app.command()(why)
 app.command()(state)
+app.command()(repartition)
 app.command()(profile)
 app.command()(simulate)
 app.command()(compare)

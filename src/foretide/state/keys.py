@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -21,6 +22,7 @@ __all__ = [
     "decode_keys",
     "distinct_keys",
     "encode_keys",
+    "hash_keys",
     "partition_numbers",
     "partitions_of",
 ]
@@ -104,20 +106,7 @@ def decode_key(key: bytes) -> tuple[Any, ...]:
     >>> decode_key(encode_keys([pa.array([-3])])[0])
     (-3,)
     """
-    values: list[Any] = []
-    while key:
-        kind, rest = key[0], key[1:]
-        if kind == _NULL:
-            values.append(None)
-            key = key[_FIXED:]
-        elif kind in (_TEXT, _BINARY):
-            # Behind the text stands its length only where more may follow.
-            raw, key = (rest[1:], b"") if rest[:1] == b"\0" else _cut(rest[1:])
-            values.append(raw.decode() if kind == _TEXT else raw)
-        else:
-            values.append(_DECODERS[kind](rest[:8]))
-            key = key[_FIXED:]
-    return tuple(values)
+    return tuple(_DECODERS[kind](raw) for kind, raw in _parts(key))
 
 
 def decode_keys(keys: Sequence[bytes], types: Sequence[pa.DataType]) -> list[pa.Array]:
@@ -131,12 +120,58 @@ def decode_keys(keys: Sequence[bytes], types: Sequence[pa.DataType]) -> list[pa.
     return [pa.array([key[at] for key in values]).cast(kind) for at, kind in enumerate(plain)]
 
 
+def hash_keys(keys: Sequence[bytes]) -> NDArray[np.int64]:
+    """Return the hashes of keys, which `partition_numbers` takes: those that their columns had.
+
+    >>> columns = [pa.array(["de", None]), pa.array([7, 8], pa.int16())]
+    >>> hash_keys(encode_keys(columns)).tolist() == hash_columns(columns).tolist()
+    True
+    """
+    parts = [_parts(key) for key in keys]
+    places: dict[tuple[int, ...], list[int]] = defaultdict(list)
+    for place, key in enumerate(parts):
+        places[tuple(kind for kind, _ in key)].append(place)
+    found = np.empty(len(keys), dtype=np.int64)
+    for kinds, alike in places.items():
+        raws = zip(*([raw for _, raw in parts[place]] for place in alike), strict=True)
+        found[alike] = hash_columns([_column(kind, list(column)) for kind, column in zip(kinds, raws, strict=True)])
+    return found
+
+
+def _parts(key: bytes) -> list[tuple[int, bytes]]:
+    """Return the values of a key as bytes, each with what it is."""
+    found: list[tuple[int, bytes]] = []
+    while key:
+        kind, rest = key[0], key[1:]
+        if kind in (_TEXT, _BINARY):
+            # Before the text stands its length only where more may follow.
+            raw, key = (rest[1:], b"") if rest[:1] == b"\0" else _cut(rest[1:])
+        else:
+            raw, key = rest[: _FIXED - 1], key[_FIXED:]
+        found.append((kind, raw))
+    return found
+
+
 def _cut(rest: bytes) -> tuple[bytes, bytes]:
     (length,) = _LENGTH.unpack_from(rest)
     return rest[4 : 4 + length], rest[4 + length :]
 
 
+def _column(kind: int, raws: list[bytes]) -> pa.Array:
+    if kind in (_TEXT, _BINARY):
+        return pa.array(raws, pa.large_binary())
+    if kind == _NULL:
+        return pa.nulls(len(raws))
+    wide = ">f8" if kind == _FLOAT else ">i8"
+    column = pa.array(np.frombuffer(b"".join(raws), dtype=wide).astype(wide[1:]))
+    return column.view(pa.timestamp(_UNITS[kind])) if kind in _UNITS else column
+
+
+_UNITS = {_INSTANT: "us", _INSTANT_NS: "ns"}
 _DECODERS: dict[int, Callable[[bytes], Any]] = {
+    _NULL: lambda raw: None,
+    _TEXT: bytes.decode,
+    _BINARY: lambda raw: raw,
     _INTEGER: lambda raw: int.from_bytes(raw, "big", signed=True),
     _FLOAT: lambda raw: struct.unpack(">d", raw)[0],
     _INSTANT: lambda raw: _EPOCH + timedelta(microseconds=int.from_bytes(raw, "big", signed=True)),

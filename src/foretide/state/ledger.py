@@ -20,10 +20,19 @@ from foretide.state.deal import Costs, deal_out
 from foretide.transport import ArrowLog, ArrowLogSettings
 from foretide.transport.contract import Commit, Piece
 
-__all__ = ["CHANGES", "DESCRIPTION", "StateLedger", "read_snapshots"]
+__all__ = [
+    "CHANGES",
+    "DESCRIPTION",
+    "SNAPSHOTS",
+    "StateLedger",
+    "home_of",
+    "other_partitions",
+    "read_snapshots",
+    "write_snapshots",
+]
 
-#: What there is in the directory of a state: its changelog, and what it is.
-CHANGES, DESCRIPTION = "changes", "state.json"
+#: What there is in the directory of a state: its changelog, its snapshots, and what it is.
+CHANGES, SNAPSHOTS, DESCRIPTION = "changes", "snapshots", "state.json"
 _SNAPSHOTS, _CLOCK = "snapshots.json", "clock.json"
 
 # Under this name the changelog knows what no snapshot has yet.
@@ -75,18 +84,21 @@ class StateLedger:
         timing: Timing | None = None,
         fsync: bool = True,
     ) -> None:
-        self.operator, self.run, self.writer, self._root = operator, run, writer, root
+        self.operator, self.writer, self._root = operator, writer, root
         self._describe({"operator": operator, "partitions": partitions, "key": list(key), "columns": columns})
+        self._home = home_of(root)
+        # Views of a state that was divided otherwise are others.
+        self.run = run if self._home == root else f"{run}.{self._home.name}"
         # Snapshots bound it, not a number of bytes.
         self.log = ArrowLog(
-            root / CHANGES,
+            self._home / CHANGES,
             edge=f"state of {operator}",
             settings=ArrowLogSettings(max_bytes=1 << 62, fsync=fsync),
         )
         self.log.register(_READER)
         self._timing = timing or Timing()
         self._clocks = ClockFile(root / _CLOCK, self._timing.watermark_s, fsync=fsync)
-        self._snapshots = read_snapshots(root)
+        self._snapshots = read_snapshots(self._home)
         self._changed = self._scan(partitions)
         self._recent: deque[tuple[tuple[int, Piece], ...]] = deque(maxlen=_RECENT)
         self._costs = Costs(partitions)
@@ -123,7 +135,7 @@ class StateLedger:
             recent=recent if recent and recent[-1][0] + recent[-1][1].rows == base else (),
             snapshots=self._snapshots,
             wanted=self._wanted(deal) if committed is None else frozenset(),
-            folder=str(self._root / "snapshots"),
+            folder=str(self._home / SNAPSHOTS),
             timing=self._timing,
             clock=self._clocks.at(batch_id) if self._timing.needed else None,
         )
@@ -175,8 +187,7 @@ class StateLedger:
         """Put snapshots in the place of earlier ones, and give up the part of the changelog that nobody needs then."""
         old = [self._snapshots[partition].path for partition in taken if partition in self._snapshots]
         self._snapshots = {**self._snapshots, **taken}
-        entries = {str(partition): asdict(snapshot) for partition, snapshot in self._snapshots.items()}
-        replace_json(self._root / _SNAPSHOTS, entries)
+        write_snapshots(self._home, self._snapshots)
         self.log.commit(_READER, int(self._needed().min()))
         for path in old:
             if path not in {snapshot.path for snapshot in taken.values()}:
@@ -200,7 +211,10 @@ class StateLedger:
             replace_json(path, described)
             return
         found = json.loads(path.read_text(encoding="utf-8"))
-        for what in ("partitions", "key", "columns"):
+        if found["partitions"] != described["partitions"]:
+            run, wanted = self._root.parents[1], int(described["partitions"])
+            raise other_partitions(run, self.operator, int(found["partitions"]), wanted)
+        for what in ("key", "columns"):
             if found[what] != described[what]:
                 raise ConfigError(
                     f"state of operator {self.operator!r}",
@@ -210,9 +224,32 @@ class StateLedger:
                 )
 
 
-def read_snapshots(root: Path) -> dict[int, Snapshot]:
-    """Return the last snapshot of each partition that has one, of the state in a directory."""
-    path = root / _SNAPSHOTS
+def home_of(root: Path) -> Path:
+    """Return where a state has its changelog and its snapshots: in its directory, or where it was divided anew."""
+    path = root / DESCRIPTION
+    return root / json.loads(path.read_text(encoding="utf-8")).get("home", "") if path.exists() else root
+
+
+def other_partitions(run: Path, operator: str, found: int, wanted: int) -> ConfigError:
+    """Return the error that the state of a run has other partitions than its topology declares."""
+    return ConfigError(
+        f"state of operator {operator!r}",
+        expected=f"partitions as its run began with: {found}",
+        got=wanted,
+        remedy=f"write state_partitions={found}, or divide it anew: "
+        f"foretide repartition {run} {operator} --partitions {wanted}",
+    )
+
+
+def write_snapshots(home: Path, snapshots: Mapping[int, Snapshot], *, fsync: bool = False) -> None:
+    """Make these the snapshots of a state, by partition."""
+    entries = {str(partition): asdict(snapshot) for partition, snapshot in snapshots.items()}
+    replace_json(home / _SNAPSHOTS, entries, fsync=fsync)
+
+
+def read_snapshots(home: Path) -> dict[int, Snapshot]:
+    """Return the last snapshot of each partition that has one, of the state that is kept there."""
+    path = home / _SNAPSHOTS
     if not path.exists():
         return {}
     entries = json.loads(path.read_text(encoding="utf-8"))

@@ -13,12 +13,12 @@ import pyarrow.compute as pc
 from foretide.errors import ConfigError
 from foretide.state.changes import DELETED, EXPIRES, KEY, PARTITION, change_schema
 from foretide.state.keys import decode_key
-from foretide.state.ledger import CHANGES, DESCRIPTION, read_snapshots
+from foretide.state.ledger import CHANGES, DESCRIPTION, home_of, read_snapshots
 from foretide.store.workspace import Workspace
 from foretide.transport import ArrowLog
 from foretide.transport.errors import CorruptLogError, OffsetError
 
-__all__ = ["key_columns", "known_states", "read_state"]
+__all__ = ["key_columns", "known_states", "latest_changes", "read_state"]
 
 # A busy run takes snapshots every few seconds, and a state is read in less.
 _TRIES = 10
@@ -55,7 +55,7 @@ def read_state(run: str | Path, operator: str) -> pa.Table:
             got="another",
             remedy=f"did you mean {close[0]!r}?" if close else "give the directory that the run has as its --path",
         )
-    rows = _latest(_all_changes(Workspace(Path(run)).state(operator)))
+    rows = latest_changes(_all_changes(Workspace(Path(run)).state(operator)))
     keys = [decode_key(key) for key in rows[KEY].to_pylist()]
     columns = {name: pa.array([key[at] for key in keys]) for at, name in enumerate(key_columns(run, operator))}
     state = rows.drop_columns([PARTITION, KEY, DELETED])
@@ -80,10 +80,11 @@ def _all_changes(root: Path) -> pa.Table:
 def _read_together(root: Path) -> list[pa.Table]:
     """Return the parts of a state, read again where the run has put a snapshot in the place of another meanwhile."""
     for left in range(_TRIES - 1, -1, -1):
-        snapshots = read_snapshots(root)
+        home = home_of(root)
+        snapshots = read_snapshots(home)
         try:
             parts = [snapshot.read() for snapshot in snapshots.values()]
-            log = ArrowLog(root / CHANGES)
+            log = ArrowLog(home / CHANGES)
             for piece in log.segments(log.first_offset(), log.end_offset()):
                 parts += [pa.Table.from_batches([rows]) for rows in piece.read()]
         except (OSError, CorruptLogError, OffsetError):
@@ -91,12 +92,12 @@ def _read_together(root: Path) -> list[pa.Table]:
                 raise
         else:
             # What a new snapshot has goes from the changelog only after it is named.
-            if read_snapshots(root) == snapshots or not left:
+            if (home_of(root), read_snapshots(home)) == (home, snapshots) or not left:
                 return parts
     raise AssertionError("the last try returns or raises")
 
 
-def _latest(changes: pa.Table) -> pa.Table:
+def latest_changes(changes: pa.Table) -> pa.Table:
     """Return the last change of each key, those that are gone left out."""
     codes = changes[KEY].combine_chunks().dictionary_encode().indices.to_numpy(zero_copy_only=False)
     last = np.full(codes.max(initial=-1) + 1, -1, dtype=np.int64)

@@ -2,16 +2,57 @@
 
 from __future__ import annotations
 
+import os
 import uuid
+import weakref
 from dataclasses import dataclass
 from pathlib import Path
 
+from foretide.errors import ConfigError
 from foretide.files import claim_file
 
-__all__ = ["FAULT_FILE", "Workspace"]
+try:
+    import fcntl
+except ImportError:  # not on this platform: nobody looks after others
+    fcntl = None  # type: ignore[assignment]
+
+__all__ = ["FAULT_FILE", "Hold", "Workspace"]
 
 #: The name of the file in which a stage's reader leaves an error, next to its limits.
 FAULT_FILE = "fault.json"
+
+
+class Hold:
+    """A hold on the directory of a run; `Workspace.hold` takes it.
+
+    Parameters
+    ----------
+    path : path
+        The file that stands for the directory.
+    alone : bool
+        Whether nobody else may hold it at the same time.
+    """
+
+    def __init__(self, path: Path, *, alone: bool) -> None:
+        file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        self._release = weakref.finalize(self, os.close, file)
+        try:
+            if fcntl is not None:
+                fcntl.flock(file, (fcntl.LOCK_EX if alone else fcntl.LOCK_SH) | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self.release()
+            raise ConfigError(
+                f"directory {path.parent}",
+                expected="a run that has ended" if alone else "one that nobody is changing",
+                got="one that is under way" if alone else "one whose state `foretide repartition` rewrites",
+                remedy="stop it first" if alone else "wait until that has ended",
+            ) from None
+        except OSError:  # a file system without locks
+            pass
+
+    def release(self) -> None:
+        """Give it up."""
+        self._release()
 
 
 @dataclass(frozen=True)
@@ -67,6 +108,19 @@ class Workspace:
             # wins.
             claim_file(file, f"r{uuid.uuid4().hex[:12]}")
         return file.read_text(encoding="utf-8")
+
+    def hold(self, *, alone: bool = False) -> Hold:
+        """Let nobody change what is kept here until the hold is released, or its process ends.
+
+        Those that run here hold it together; one who changes what runs have left holds it alone.
+
+        Raises
+        ------
+        ConfigError
+            When another process holds it otherwise.
+        """
+        self.root.mkdir(parents=True, exist_ok=True)
+        return Hold(self.root / "in-use", alone=alone)
 
     @property
     def dead_letters(self) -> Path:

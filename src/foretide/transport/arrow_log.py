@@ -16,6 +16,8 @@ import pyarrow as pa
 from foretide.clock import Clock
 from foretide.transport.base import BaseLog
 from foretide.transport.contract import Commit, SegmentInfo
+from foretide.transport.errors import OffsetError
+from foretide.transport.files import replace_json
 from foretide.transport.ledger import Ledger
 from foretide.transport.manifest import Layout, ManifestIndex
 from foretide.transport.retention import ReaderTable, plan_retirement, retire, sweep
@@ -122,6 +124,48 @@ class ArrowLog(BaseLog[ArrowPiece]):
     def readers(self) -> dict[str, int]:
         """Return the registered readers and the offsets they have committed."""
         return self._readers.all()
+
+    def last_commit(self) -> Commit | None:
+        """Return the newest batch of which rows are held; None where there is none."""
+        with self._lock:
+            held = self._refresh().manifests
+            return held[-1].commit if held else None
+
+    def copy(self, root: str | Path, *, since: int, change: Callable[[pa.RecordBatch], pa.RecordBatch]) -> ArrowLog:
+        """Make a log in an empty directory that goes on as this one from the beginning of a batch on.
+
+        Batches keep their names and offsets, and those before count as committed there too.
+
+        Parameters
+        ----------
+        root : path
+            The directory of the new log.
+        since : int
+            The offset at which it begins.
+        change : callable
+            Gives the rows that stand there in the place of some of these, as many as they are.
+
+        Raises
+        ------
+        OffsetError
+            When no batch begins at that offset, or the rows from there on are not held.
+        """
+        with self._lock:
+            state = self._refresh()
+            self._check_range(state, since, state.end_offset)
+            head = state.head.past(state.manifests, since)
+            rest = state.manifests[head.sequence - state.head.sequence :]
+        if rest and rest[0].commit.base_offset != since:
+            expected = f"an offset at which a batch begins, such as {rest[0].commit.base_offset}"
+            raise OffsetError(self._edge, expected, f"{since}", "copy whole batches")
+        log = ArrowLog(root, edge=self._edge, settings=self.settings, clock=self._clock)
+        replace_json(log._layout.head(head), head.to_json(), log._layout.scratch, fsync=self.settings.fsync)
+        for manifest in rest:
+            writer, commit = log.segment_writer(manifest.commit.stage), manifest.commit
+            pieces = [self._piece(info, 0, info.rows) for info in manifest.segments]
+            written = [writer.write(change(rows) for rows in piece.read()) for piece in pieces]
+            log.put(commit.stage, commit.batch_id, [info for info in written if info is not None])
+        return log
 
     def sweep(self) -> int:
         """Remove what failed attempts left behind, once old enough; return how many files went."""

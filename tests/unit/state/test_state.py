@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from counted_state import SCHEMA, Counting
 from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
@@ -26,8 +26,6 @@ from foretide.state.task import TaskState, _made
 from foretide.state.view import PartitionView, StateError
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, 600, tzinfo=UTC)
-SCHEMA = pa.schema([("n", pa.int64())])
-SEEN = {"late": 0, "latest_us": None, "columns": ""}
 
 
 @pytest.mark.parametrize(
@@ -123,56 +121,6 @@ def test_rows_reach_the_task_that_has_their_key() -> None:
     assert (Dealt(deal, 3).assign(hash_columns([keys])).replicas == deal[partitions_of([keys], 8)]).all()
 
 
-class Counting:
-    """Counts keys batch by batch as tasks do, each batch with another number of tasks."""
-
-    def __init__(self, root: Path, partitions: int = 8, views: str = "views") -> None:
-        self.ledger = StateLedger(
-            root / "state" / "count",
-            "count",
-            "r1",
-            7,
-            partitions=partitions,
-            key=["key"],
-            columns="n long",
-            fsync=False,
-        )
-        self.views, self.batch, self.rows = root / views, 0, 0
-
-    def run(self, keys: list[int], tasks: int = 2, *, commit: bool = True, forget: bool = False) -> dict[int, int]:
-        """Count keys, negative ones away; return what was counted before."""
-        before: dict[int, int] = {}
-        deal = self.ledger.deal(tasks)
-        transaction = self.ledger.log.begin("stage", self.batch)
-        order = self.ledger.order(self.batch, deal, transaction.committed)
-        segments, reports = [], []
-        column = pa.array([abs(key) for key in keys])
-        homes = partitions_of([column], order.partitions)
-        for task in range(tasks):
-            state = TaskState(order, SCHEMA, self.views, task)
-            mine = np.flatnonzero(deal[homes] == task)
-            mine = mine[np.argsort(homes[mine], kind="stable")]
-            if mine.size:
-                found = state.look_up(homes[mine], encode_keys([column.take(pa.array(mine))]))["n"].to_pylist()
-                before |= {abs(keys[at]): n or 0 for at, n in zip(mine.tolist(), found, strict=True)}
-                gone = np.array([keys[at] < 0 for at in mine.tolist()])
-                after = [None if away else (n or 0) + 1 for n, away in zip(found, gone, strict=True)]
-                rows = pa.record_batch([pa.array(after, pa.int64())], schema=SCHEMA)
-                state.note(homes[mine], encode_keys([column.take(pa.array(mine))]), gone, rows)
-            info = transaction.segment_writer().write(state.rows())
-            if info is not None and not forget:
-                state.made(info.name)
-            segments.append(info)
-            taken = {at: list(vars(each).values()) for at, each in state.snapshots().items()}
-            work = {home: (1, 1) for home in homes[mine].tolist()}
-            report = {"work": work, "seconds": 0.01 * mine.size, "changed": state.changed()}
-            reports.append(json.loads(json.dumps({**report, **SEEN, "sizes": state.sizes(), "snapshots": taken})))
-        if commit:
-            self.ledger.learn(transaction.commit(segments), reports)
-            self.batch += 1
-        return before
-
-
 def test_a_state_is_kept_from_batch_to_batch(tmp_path: Path) -> None:
     counting = Counting(tmp_path)
     assert counting.run([1, 2, 3]) == {1: 0, 2: 0, 3: 0}
@@ -260,7 +208,7 @@ def test_a_view_takes_no_change_that_leaves_a_gap(tmp_path: Path) -> None:
 
 def test_a_state_cannot_change_its_shape(tmp_path: Path) -> None:
     Counting(tmp_path)
-    with pytest.raises(ConfigError, match="partitions as its run began with: 8, got 9"):
+    with pytest.raises(ConfigError, match=r"began with: 8, got 9; .*: foretide repartition \S+ count --partitions 9"):
         Counting(tmp_path, partitions=9)
     with pytest.raises(ConfigError, match="columns as its run began with: n long, got n int"):
         StateLedger(tmp_path / "state" / "count", "count", "r1", 7, partitions=8, key=["key"], columns="n int")

@@ -13,6 +13,7 @@ import pytest
 from foretide.clock import ManualClock
 from foretide.errors import ConfigError
 from foretide.transport import ArrowLog, ArrowLogSettings, Commit, CorruptLogError, LogFullError, SegmentInfo
+from foretide.transport.errors import OffsetError
 from foretide.transport.files import claim_json
 from foretide.transport.ledger import Ledger
 from foretide.transport.manifest import Head, Layout, Manifest, ManifestIndex
@@ -236,6 +237,37 @@ class TestRaces:
         log = open_log(tmp_path)
         assert log.end_offset() == 60
         assert sorted(ids(log, 0, 60)) == sorted([*range(30), *range(30)])
+
+
+class TestCopies:
+    def test_a_copy_goes_on_with_the_same_batches_at_the_same_offsets(self, tmp_path: Path) -> None:
+        log = open_log(tmp_path / "log")
+        for batch in range(4):
+            put(log, batch, rows(10 * batch, 2), rows(10 * batch + 5, 1))
+        put(log, 4)
+        last = log.last_commit()
+        assert last is not None and (last.batch_id, last.base_offset, last.rows) == (4, 12, 0)
+        copy = log.copy(
+            tmp_path / "copy", since=6, change=lambda batch: batch.set_column(0, "id", pa.array([7] * batch.num_rows))
+        )
+        assert (copy.first_offset(), copy.end_offset()) == (6, 12) and ids(copy, 6, 12) == [7] * 6
+        known = [copy.begin("s", batch).committed for batch in range(6)]
+        assert [commit is not None for commit in known] == [True] * 5 + [False]
+        assert [(commit.base_offset, commit.rows) for commit in known[2:5] if commit] == [(6, 3), (9, 3), (12, 0)]
+        put(copy, 5, rows(50, 1))
+        assert ids(open_log(tmp_path / "copy"), 11, 13) == [7, 50] and log.end_offset() == 12
+
+    def test_a_copy_begins_where_a_batch_does(self, tmp_path: Path) -> None:
+        log = open_log(tmp_path / "log")
+        assert log.last_commit() is None
+        for batch in range(3):
+            put(log, batch, rows(10 * batch, 3))
+        log.register("r")
+        log.commit("r", 3)
+        for since, expected in ((4, "an offset at which a batch begins"), (0, "offsets within 3 to 9")):
+            with pytest.raises(OffsetError, match=expected):
+                log.copy(tmp_path / "copy", since=since, change=lambda batch: batch)
+        assert log.copy(tmp_path / "end", since=9, change=lambda batch: batch).end_offset() == 9
 
 
 class TestRetention:

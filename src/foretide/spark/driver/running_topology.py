@@ -21,6 +21,7 @@ from foretide.spark.batches.stage_runner import StageRunner
 from foretide.spark.batches.states import HotKey, StateSize
 from foretide.spark.driver.checkpoint import check_checkpoint
 from foretide.spark.driver.query_progress import ProgressLog
+from foretide.spark.driver.repartition import check_partitions
 from foretide.spark.inputs.edges import EdgeStore
 from foretide.spark.inputs.faults import read_fault
 from foretide.spark.inputs.frames import OWN_KINDS
@@ -82,7 +83,9 @@ class RunningTopology:
         self.topology = topology
         self.graph: StageGraph = compile_stages(topology)
         self._workspace = Workspace(Path(path).absolute())
+        self._hold = self._workspace.hold()
         check_checkpoint(self.graph, self._workspace)
+        check_partitions(self.graph, self._workspace)
         self.settings = settings or EngineSettings()
         self._runtime = RuntimeStore(self._workspace.runtime)
         slots = sum(operator.replicas.maximum for operator in topology.operators)
@@ -227,6 +230,7 @@ class RunningTopology:
                 runner.stop()
             if self._progress is not None:
                 self._spark.streams.removeListener(self._progress)
+            self._hold.release()
 
     def __enter__(self) -> Self:
         return self

@@ -1,0 +1,232 @@
+"""Dividing a state into another number of partitions, while its run rests: all at once or not at all.
+
+The new changelog and the new snapshots are written beside the old ones, read again and compared. Then the description
+of the state names them, in one step, and the old ones go. Whoever is killed before that step has changed nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from foretide.errors import ConfigError
+from foretide.files import replace_json, sync
+from foretide.state.changes import EXPIRES, KEY, PARTITION, Snapshot
+from foretide.state.keys import hash_keys, partition_numbers
+from foretide.state.ledger import CHANGES, DESCRIPTION, SNAPSHOTS, home_of, read_snapshots, write_snapshots
+from foretide.state.reading import latest_changes
+from foretide.state.view import NEVER, StateError
+from foretide.store.workspace import Workspace
+from foretide.transport import ArrowLog, ArrowLogSettings
+from foretide.transport.errors import CorruptLogError, OffsetError
+
+__all__ = ["Repartitioned", "check_room", "repartition_state", "stages_of_states"]
+
+
+@dataclass(frozen=True)
+class Repartitioned:
+    """What became of a state: how many partitions it had and has, and how many keys, or rows of Spark's."""
+
+    operator: str
+    before: int
+    after: int
+    keys: int
+
+
+def repartition_state(run: Path, operator: str, partitions: int) -> Repartitioned:
+    """Divide the state of an operator into so many partitions; nobody may run in the directory meanwhile.
+
+    The batch that was committed last stays one of the changelog: should it not have come to all sinks, it runs again
+    from the states that it began with.
+
+    Parameters
+    ----------
+    run : path
+        The directory of the run.
+    operator : str
+        An operator whose state is kept there.
+    partitions : int
+        How many.
+
+    Raises
+    ------
+    ConfigError
+        When the disk has no room for it.
+    StateError
+        When the state is not complete, or not the same afterwards; it stays as it was then.
+    """
+    root = Workspace(run).state(operator)
+    described: dict[str, Any] = json.loads((root / DESCRIPTION).read_text(encoding="utf-8"))
+    old = _Divided(operator, home_of(root), int(described["partitions"]))
+    _clear(root, old.home)
+    last = old.log.last_commit()
+    since = old.log.end_offset() if last is None else last.base_offset
+    rows = old.rows(since)
+    keys = old.rows(old.log.end_offset()).num_rows
+    if old.partitions != partitions:
+        check_room(root, rows.nbytes + (0 if last is None else last.bytes))
+        new = _Divided(operator, root / str(int(described.get("home") or 0) + 1), partitions, old.log.settings)
+        new.write(rows, since)
+        old.log.copy(new.home / CHANGES, since=since, change=new.moved)
+        for offset in {since, old.log.end_offset()}:
+            _check_same(operator, old.rows(offset), new.rows(offset))
+        replace_json(root / DESCRIPTION, {**described, "partitions": partitions, "home": new.home.name}, fsync=True)
+        _clear(root, new.home)
+    return Repartitioned(operator, old.partitions, partitions, keys)
+
+
+def stages_of_states(workspace: Workspace) -> dict[str, str]:
+    """Return the stages whose state Spark keeps, by the operator that it is of."""
+    if not workspace.topology.exists():
+        return {}
+    shapes = json.loads(workspace.topology.read_text(encoding="utf-8"))["stages"]
+    return {
+        operator: stage
+        for stage, shape in shapes.items()
+        for operator in shape["keeps state of"]
+        if not (workspace.state(operator) / DESCRIPTION).exists()
+    }
+
+
+def check_room(place: Path, size: int) -> None:
+    """Refuse to write so many bytes where there is hardly room for them."""
+    free = shutil.disk_usage(place).free
+    if size * 1.1 > free:
+        raise ConfigError(
+            f"directory {place}",
+            expected=f"room for the state once more, {size * 1.1 / 1e6:,.0f} MB",
+            got=f"{free / 1e6:,.0f} MB",
+            remedy="make room; the state is as it was",
+        )
+
+
+class _Divided:
+    """A state with its partitions, in a directory.
+
+    Parameters
+    ----------
+    operator : str
+        Whose state.
+    home : path
+        Where its changelog and its snapshots are.
+    partitions : int
+        How many there are.
+    settings : ArrowLogSettings, optional
+        How the changelog is stored.
+    """
+
+    def __init__(self, operator: str, home: Path, partitions: int, settings: ArrowLogSettings | None = None) -> None:
+        self.operator, self.home, self.partitions = operator, home, partitions
+        self._settings = settings or ArrowLogSettings(max_bytes=1 << 62)
+
+    @property
+    def log(self) -> ArrowLog:
+        """The changelog."""
+        return ArrowLog(self.home / CHANGES, edge=f"state of {self.operator}", settings=self._settings)
+
+    def rows(self, offset: int) -> pa.Table:
+        """Return all keys with the states that they had at an offset of the changelog, if that is all there."""
+        parts = list(self._parts(offset))
+        if not parts and offset:
+            raise self._incomplete(f"no row before {offset}")
+        with_end = any(EXPIRES in part.column_names for part in parts)
+        rows = latest_changes(pa.concat_tables([_with_end(part) if with_end else part for part in parts] or [_NOTHING]))
+        misplaced = int((rows[PARTITION].to_numpy() != self._homes(rows[KEY])).sum())
+        if misplaced:
+            raise self._incomplete(f"{misplaced} keys that belong to other partitions")
+        return rows
+
+    def moved(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Return rows of the changelog in the partitions that they have here, sorted by these."""
+        homes = self._homes(rows[KEY])
+        order = pa.array(np.argsort(homes, kind="stable"))
+        place = rows.schema.get_field_index(PARTITION)
+        return rows.set_column(place, rows.schema.field(place), pa.array(homes, pa.int32())).take(order)
+
+    def write(self, rows: pa.Table, offset: int) -> None:
+        """Write keys and states as snapshots at an offset, one for each partition."""
+        folder = self.home / SNAPSHOTS
+        folder.mkdir(parents=True)
+        # A changelog that begins at its beginning needs none.
+        taken = dict(self._snapshots(folder, rows, offset)) if offset else {}
+        sync(folder)
+        write_snapshots(self.home, taken, fsync=True)
+
+    def _snapshots(self, folder: Path, rows: pa.Table, offset: int) -> Iterator[tuple[int, Snapshot]]:
+        batch = self.moved(rows.combine_chunks().to_batches()[0]) if rows.num_rows else rows
+        ends = np.searchsorted(batch[PARTITION].to_numpy(), np.arange(self.partitions + 1))
+        for partition, (first, end) in enumerate(zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True)):
+            path = folder / f"{partition}-{offset}.arrow"
+            with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, batch.schema) as writer:
+                writer.write(batch.slice(first, end - first))
+            sync(path)
+            yield partition, Snapshot(str(path), offset, end - first)
+
+    def _parts(self, offset: int) -> Iterator[pa.Table]:
+        """Yield what the snapshots have, and then the changelog up to an offset in its order."""
+        for snapshot in read_snapshots(self.home).values():
+            try:
+                found = snapshot.read()
+            except (OSError, pa.ArrowInvalid) as error:
+                raise self._incomplete(f"a snapshot {snapshot.path} that cannot be read ({error})") from error
+            if found.num_rows != snapshot.rows or snapshot.offset > offset:
+                raise self._incomplete(f"{found.num_rows} of {snapshot.rows} keys in {snapshot.path}")
+            yield found
+        log = self.log
+        try:
+            for piece in log.segments(log.first_offset(), offset):
+                yield from (pa.Table.from_batches([rows]) for rows in piece.read())
+        except (CorruptLogError, OffsetError) as error:
+            raise self._incomplete(str(error)) from error
+
+    def _homes(self, keys: pa.Array | pa.ChunkedArray) -> NDArray[np.int64]:
+        return partition_numbers(hash_keys(keys.to_pylist()), self.partitions)
+
+    def _incomplete(self, got: str) -> StateError:
+        return StateError(
+            f"state of operator {self.operator!r} in {self.home}: expected all of it, got {got}; "
+            "restore the directory of the run, or start a run of its own"
+        )
+
+
+_NOTHING = pa.table(
+    {PARTITION: pa.array([], pa.int32()), KEY: pa.array([], pa.binary()), "deleted": pa.array([], pa.bool_())}
+)
+
+
+def _with_end(rows: pa.Table) -> pa.Table:
+    """Return rows with the end of each state's life, never where none was written."""
+    if EXPIRES in rows.column_names:
+        return rows
+    end = pa.array(np.full(rows.num_rows, NEVER, dtype=np.int64))
+    return rows.add_column(len(_NOTHING.column_names), EXPIRES, end)
+
+
+def _check_same(operator: str, before: pa.Table, after: pa.Table) -> None:
+    """Refuse a state that has other keys than before, or other states of them."""
+    old, new = (each.drop_columns([PARTITION]).sort_by(KEY).combine_chunks() for each in (before, after))
+    # What is not a number does not equal itself, but reads the same.
+    if not old.equals(new) and repr(old.to_pylist()) != repr(new.to_pylist()):
+        raise StateError(
+            f"state of operator {operator!r}: expected {old.num_rows} keys and their states after it was divided anew, "
+            f"got {new.num_rows} or other states; it stays as it was; try again, and report this if it comes again"
+        )
+
+
+def _clear(root: Path, home: Path) -> None:
+    """Remove what an attempt that was killed has left, and what a state left when it was divided anew."""
+    if home != root:
+        (root / "snapshots.json").unlink(missing_ok=True)
+        for name in (CHANGES, SNAPSHOTS):
+            shutil.rmtree(root / name, ignore_errors=True)
+    for path in root.iterdir():
+        if path.name.isdigit() and path != home:
+            shutil.rmtree(path)
