@@ -21,6 +21,7 @@ from foretide.control.settings import LoopSettings
 from foretide.errors import ActuatorError
 from foretide.records import Hiring, Layout, Measurement, Plan
 from foretide.sim import MicroBatch, SimulatedSystem, SimulationSettings
+from foretide.spark.batches.states import StateSize
 from foretide.spark.inputs.positions import InputState
 from foretide.spark.steering.actuator import SparkActuator
 from foretide.spark.steering.monitor import SparkMonitor
@@ -105,6 +106,9 @@ class BatchedRun:
         return self._replicas
 
     def progressed(self) -> dict[str, int]:
+        return {}
+
+    def state_sizes(self) -> dict[str, StateSize]:
         return {}
 
     def hiring(self) -> Mapping[str, Hiring]:
