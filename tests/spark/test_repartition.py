@@ -86,7 +86,9 @@ def test_a_run_goes_on_exactly_with_another_number_of_partitions(
             broken.setattr(repartition, "_digests", lambda *arguments: next(digests))
             assert "expected the state as it was" in told(3)
     assert told(3).startswith("count: 4 partitions became 3, with")
-    with pytest.raises(ConfigError, match=r"began with: 3, got 4; .*foretide repartition \S+ count --partitions 4"):
+    with pytest.raises(
+        ConfigError, match=r"as its state has, 3, got 4; .*foretide repartition \S+ count --partitions 4"
+    ):
         start(counting(trace, declared, 4), spark, root, SMALL)
     with start(counting(trace, declared, 3), spark, root, SMALL) as running:
         running.change_replicas({"count": 3})

@@ -234,7 +234,7 @@ def other_partitions(run: Path, operator: str, found: int, wanted: int) -> Confi
     """Return the error that the state of a run has other partitions than its topology declares."""
     return ConfigError(
         f"state of operator {operator!r}",
-        expected=f"partitions as its run began with: {found}",
+        expected=f"as many partitions as its state has, {found}",
         got=wanted,
         remedy=f"write state_partitions={found}, or divide it anew: "
         f"foretide repartition {run} {operator} --partitions {wanted}",

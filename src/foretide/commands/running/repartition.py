@@ -59,7 +59,7 @@ def repartition(
     if as_json:
         typer.echo(json.dumps(asdict(done)))
     else:
-        _tell(done, "keys" if chosen in own else "rows of state")
+        _tell(done, ours=chosen in own)
 
 
 def _chosen(operator: str | None, known: Sequence[str]) -> str:
@@ -91,9 +91,11 @@ def _by_spark(workspace: Workspace, stage: str, operator: str, partitions: int) 
         spark.stop()
 
 
-def _tell(done: Repartitioned, what: str) -> None:
+def _tell(done: Repartitioned, *, ours: bool) -> None:
+    what = "keys" if ours else "rows of state"
     if done.before == done.after:
         typer.echo(f"{done.operator} has {done.after} partitions already, with {done.keys:,} {what}")
         return
     typer.echo(f"{done.operator}: {done.before} partitions became {done.after}, with {done.keys:,} {what} as before")
-    typer.echo(f"write state_partitions={done.after} in its topology before the run goes on")
+    must = "" if ours else "where it declares another number, "
+    typer.echo(f"{must}write state_partitions={done.after} in its topology before the run goes on")
