@@ -114,9 +114,6 @@ class BatchedRun:
     def hiring(self) -> Mapping[str, Hiring]:
         return {}
 
-    def state_sizes(self) -> dict[str, Any]:
-        return {}
-
     def change_replicas(self, replicas: Mapping[str, int], hiring: Mapping[str, Hiring] | None = None) -> int:
         self._replicas = {**self._replicas, **replicas}
         return 1
