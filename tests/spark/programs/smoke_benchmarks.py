@@ -33,6 +33,7 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "latency": HARNESS,
     "queued_edges": HARNESS,
     "statistics_cost": HARNESS,
+    "worker_sockets": HARNESS,
     "replica_changes": HARNESS,
     "replica_pool": HARNESS,
     "keyed_state": HARNESS,

@@ -14,11 +14,14 @@ from pyspark.sql import SparkSession
 from foretide.spark.inputs.registration import register_sources
 from foretide.spark.settings import PRELOAD_VARIABLE
 
-__all__ = ["create_session", "session_settings", "worker_python"]
+__all__ = ["WORKER_SOCKETS", "create_session", "session_settings", "worker_python"]
 
 _SCRIPT = Path(__file__).with_name("worker_python.sh")
 # Tells the script which interpreter it stands for.
 _PYTHON_VARIABLE = "FORETIDE_PYTHON"
+# Over TCP, small messages wait some 40 ms for an acknowledgement, once in every task. Paths of sockets must be short,
+# and those of a container's own folder are not.
+WORKER_SOCKETS = {"spark.python.unix.domain.socket.enabled": "true", "spark.python.unix.domain.socket.dir": "/tmp"}
 
 
 def session_settings(preload: Sequence[str] = ()) -> dict[str, str]:
@@ -44,6 +47,7 @@ def session_settings(preload: Sequence[str] = ()) -> dict[str, str]:
         "spark.sql.streaming.stateStore.providerClass": (
             "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
         ),
+        **(WORKER_SOCKETS if os.name == "posix" else {}),
     }
 
 
