@@ -1,8 +1,9 @@
-"""State by key: against Spark's own state for Python, at changes of replicas, without rows, and with skewed keys.
+"""Operators with state: against Spark's own, at changes of replicas, without rows, and with skewed keys.
 
 Every event adds to a count and a sum of its key. Spark's side is `transformWithStateInPandas` with a value state,
 RocksDB with a changelog below, and as many partitions as ours has tasks; it needs the package protobuf. Batch times
-before and after a change of replicas are those of neighbouring batches. Task times are those of the operator.
+before and after a change of replicas are those of neighbouring batches. Task times are those of the operator. A count
+on DataFrames, whose state Spark keeps for both, is compared with the same query in plain PySpark.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from unittest import mock
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from _harness import Measured, Options, Ratio, alternate, between, parse_options, progress, report
 from _streams import Batches, constant_trace, fixed_batches, open_session, run_topology, scratch
@@ -25,6 +26,8 @@ from foretide.topology import Topology, flow
 
 SKIPPED, TASKS = 2, 2
 STATE = "n long, total double"
+# Keys of the count on DataFrames.
+FRAME_KEYS = 20_000
 
 
 def together(rows: pd.DataFrame, state: pd.DataFrame) -> tuple[None, pd.DataFrame]:
@@ -96,30 +99,68 @@ def keys_per_s_of_spark(spark: SparkSession, trace: str, keys: int, batches: int
         def close(self) -> None:
             pass
 
+    return by_hand(
+        spark,
+        trace,
+        keys,
+        lambda rows: (
+            rows.selectExpr("id", f"id % {keys} AS key")
+            .groupBy("key")
+            .transformWithStateInPandas(Counter(), "n long", "Update", "None")
+        ),
+        1 + batches,
+    ).rate(1)
+
+
+def by_hand(
+    spark: SparkSession, trace: str, rows: int, work: Callable[[DataFrame], DataFrame], batches: int
+) -> Batches:
+    """Run a query with state as plain PySpark has it, for so many batches."""
     found = Batches()
     with scratch() as path:
         frame = spark.readStream.format("foretide-trace").options(
-            trace=trace, payload="ids", until="all", maxrows=str(keys)
+            trace=trace, payload="ids", until="all", maxrows=str(rows)
         )
         query = (
-            frame.load()
-            .selectExpr("id", f"id % {keys} AS key")
-            .groupBy("key")
-            .transformWithStateInPandas(Counter(), "n long", "Update", "None")
-            .writeStream.foreachBatch(lambda rows, batch: found.add(rows.count()))
+            work(frame.load())
+            .writeStream.foreachBatch(lambda made, batch: found.add(made.count() and rows))
             .outputMode("update")
             .option("checkpointLocation", str(path / "checkpoint"))
             .trigger(processingTime="0 seconds")
             .start()
         )
         try:
-            while len(found.rows) < 1 + batches:
+            while len(found.rows) < batches:
                 if (error := query.exception()) is not None:
                     raise error
                 query.awaitTermination(1)
         finally:
             query.stop()
-    return found.rate(1)
+    return found
+
+
+def count_keys(rows: DataFrame) -> DataFrame:
+    """Count rows by key, with the state in Spark's hands."""
+    return rows.selectExpr(f"id % {FRAME_KEYS} AS key").groupBy("key").count()
+
+
+def frames_per_s(spark: SparkSession, trace: str, rows: int, batches: int, *, ours: bool) -> float:
+    """Return the rows that a count on DataFrames gets through in a second, as an operator or in plain PySpark."""
+    if not ours:
+        return by_hand(spark, trace, rows, count_keys, SKIPPED + batches).rate(SKIPPED)
+    job = flow("frames")
+    job.source("in", "trace", trace=trace, payload="ids", until="all").operator(
+        "count",
+        count_keys,
+        mode="dataframe",
+        stateful=True,
+        output_mode="update",
+        replicas=TASKS,
+        state_partitions=TASKS,
+    ).sink("out")
+    return run_topology(
+        job.build(), spark, fixed_batches(rows), until=lambda _, done: len(done.rows) >= SKIPPED + batches
+    ).rate(SKIPPED)
 
 
 def around_changes(spark: SparkSession, trace: str, keys: int, changes: int) -> list[float]:
@@ -210,6 +251,17 @@ def measure(spark: SparkSession, trace: str, keys: int, batches: int, options: O
         )
         for name, target in (("vectorised", 200.0), ("per key", 30.0))
     ]
+    frames = alternate(
+        {
+            "operator": lambda: frames_per_s(spark, trace, 10 * keys, batches, ours=True),
+            "plain": lambda: frames_per_s(spark, trace, 10 * keys, batches, ours=False),
+        },
+        options.repeats,
+        warm_up=options.warm_up,
+        show=lambda value: f"{value:,.0f} rows/s",
+    )
+    ratio = between(frames["operator"], frames["plain"])
+    lines.append(Measured("rows/s of a count on DataFrames", "plain PySpark", "at least", 0.95, ratio))
     for count in options.size((10_000, 100_000, 1_000_000), quick=(10_000,), smoke=(200,)):
         found = around_changes(spark, trace, count, options.size(12, 3, 2))
         progress(f"  changes with {count:,} keys: {[round(each, 2) for each in found]}")
