@@ -47,6 +47,8 @@ job = flow("payments")
         key="card",
         state="n long, total double",
         schema="card long, amount double",
+        # A card that nobody uses for a day is forgotten.
+        ttl_s=24 * 3600,
         replicas=(1, 8),
     )
     .sink("found", "memory")
