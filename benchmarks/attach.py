@@ -4,8 +4,8 @@ A standalone cluster of two workers with two cores each, in namespaces of their 
 rates of a trace, and examples/plain_job.py, which has not a word of Foretide. Every round runs the job with all four
 executors, attached with one to four, and with Spark's dynamic allocation, its time-outs swept. Executors and latencies
 are those of Spark's own event log. `foretide advise` foretells from the log of the static run what the attached one
-saves. A round takes some 50 minutes for each trace; `--parts` runs some of the traces and keeps what the file of
-results has of the others.
+saves. A run takes some six minutes, a round of one trace half an hour. What was measured is kept run by run in
+`out/benchmarks/attach.jsonl`: the same command goes on where it was stopped.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from statistics import median
 from typing import Any
 
 from _attached_runs import Load, Place, Run, load_turns, run_job
-from _harness import ROOT, Measured, Options, Ratio, progress
+from _harness import QUICK, ROOT, Measured, Options, Ratio, keep_row, kept_rows, progress
 from _report import machine_facts, markdown_table, write_json, write_section
 from foretide.kafka.broker import Broker
 from standalone_cluster import standalone_cluster
@@ -32,9 +32,10 @@ from standalone_cluster import standalone_cluster
 TRACES = ("pasps_twitter_smoothed", "pasps_dns")
 EXECUTORS = 4
 STATIC, ATTACHED = "static", "attach"
-# Seconds after which Spark releases an idle executor, and after which it asks for more while tasks wait.
-IDLE_S, BACKLOG_S = (5, 15, 60), (1, 5)
-DYNAMIC = tuple(f"dynamic {idle}/{backlog}" for idle in IDLE_S for backlog in BACKLOG_S)
+# Seconds after which Spark releases an idle executor, from eager to its default, and after which it asks for more while
+# tasks wait: its default, since more only makes it late.
+DYNAMIC = tuple(f"dynamic {idle}/1" for idle in (5, 15, 60))
+KEPT = QUICK / "attach.jsonl"
 COLUMNS = ("executor_s", "p50_s", "p95_s", "turns", "changes", "cpu_share", "memory_mb", "return_s")
 GUIDE = ROOT / "docs" / "howto" / "attach.md"
 
@@ -52,20 +53,14 @@ def main() -> None:
     given = parser.parse_args()
     options = Options.of(given, repeats=1 if given.quick or given.smoke else given.repeats)
     quick = options.quick
-    rows = kept_rows(options)
+    kept = KEPT.with_suffix(".quick.jsonl") if quick else KEPT
+    if quick:
+        kept.unlink(missing_ok=True)
     with place_for(options) as place:
-        for trace in given.parts.split(",")[: 1 if quick else None]:
-            rows = [row for row in rows if row["trace"] != trace]
-            for number in range(options.repeats):
-                rows += round_of(place, load_of(trace, options), number, options, given.options.split())
-                write(rows, options)
-    write(rows, options, show=True)
-
-
-def kept_rows(options: Options) -> list[dict[str, Any]]:
-    """Return what an earlier run has left."""
-    path = options.results / "attach.json"
-    return json.loads(path.read_text(encoding="utf-8"))["rows"] if path.exists() and not options.quick else []
+        for number in range(options.repeats):
+            for trace in given.parts.split(",")[: 1 if quick else None]:
+                run_round(place, load_of(trace, options), number, options, given.options.split(), kept)
+    write(kept_rows(kept), options)
 
 
 def load_of(trace: str, options: Options) -> Load:
@@ -102,22 +97,24 @@ def settings_of(name: str, executors: int) -> dict[str, str]:
     }
 
 
-def round_of(place: Place, load: Load, number: int, options: Options, more: Sequence[str]) -> list[dict[str, Any]]:
-    """Run every alternative once, each round beginning with another one, and ask for advice on the static run."""
-    names = options.size((STATIC, ATTACHED, *DYNAMIC), quick=(STATIC, ATTACHED, DYNAMIC[2]), smoke=(ATTACHED,))
+def run_round(place: Place, load: Load, number: int, options: Options, more: Sequence[str], kept: Path) -> None:
+    """Run every alternative once that is not kept, each round beginning with another one; advise on the static run."""
+    names = options.size((STATIC, ATTACHED, *DYNAMIC), quick=(STATIC, ATTACHED, DYNAMIC[1]), smoke=(ATTACHED,))
     shift = number % len(names)
-    rows: dict[str, dict[str, Any]] = {}
+    done = {(row["trace"], row["round"], row["name"]) for row in kept_rows(kept)}
     for name in (*names[shift:], *names[:shift]):
+        if (load.trace, number, name) in done:
+            continue
         topic = f"{load.trace}-{number}-{name}".replace(" ", "-").replace("/", "-").replace("_", "-")
         attach = ["--executors", f"1:{place.executors}", *more] if name == ATTACHED else None
         if options.quick and attach is not None:
             attach += ["--td", "5"]
         found = run_job(place, load, topic, settings_of(name, place.executors), attach)
-        rows[name] = {"trace": load.trace, "round": number, "name": name, "load_turns": load_turns(load), **found.row()}
+        row = {"trace": load.trace, "round": number, "name": name, "load_turns": load_turns(load), **found.row()}
+        if name == names[0]:
+            row["foretold"] = foretold(found.log, place, options)
+        keep_row(row, kept)
         progress(f"  {load.trace} {number + 1}/{options.repeats} {name}: {shown(found)}")
-    first = rows[names[0]]
-    first["foretold"] = foretold(first["log"], place, options)
-    return list(rows.values())
 
 
 def foretold(log: str, place: Place, options: Options) -> float | None:
@@ -198,7 +195,7 @@ def targets(trace: str, rows: Sequence[Mapping[str, Any]]) -> list[Measured]:
     ]
 
 
-def write(rows: Sequence[Mapping[str, Any]], options: Options, *, show: bool = False) -> None:
+def write(rows: Sequence[Mapping[str, Any]], options: Options) -> None:
     """Write the tables as JSON and as a section of the Markdown file, and after a full run into the guide."""
     facts = machine_facts("pyspark")
     lines = [line for trace in dict.fromkeys(row["trace"] for row in rows) for line in targets(trace, rows)]
@@ -219,9 +216,8 @@ def write(rows: Sequence[Mapping[str, Any]], options: Options, *, show: bool = F
     write_section(options.document, "attach", f"## Attached jobs\n\n{head}\n\n{table}\n\n{details}")
     if not options.quick:
         write_section(GUIDE, "attach", f"{table}\n\n{head} All of it: [benchmarks.md](../benchmarks.md#attached-jobs).")
-    if show:
-        print(table, details, sep="\n\n")
-        progress(f"  {spent_s} s; written to {options.results / 'attach.json'} and {options.document}")
+    print(table, details, sep="\n\n")
+    progress(f"  {spent_s} s; written to {options.results / 'attach.json'} and {options.document}")
 
 
 def summary(rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
