@@ -28,6 +28,11 @@ class KeyStates(Protocol):
     """Where an operator finds the states of keys, and leaves those that change."""
 
     @property
+    def now_us(self) -> int:
+        """When the batch was first planned, in microseconds; 0 where time does not matter."""
+        ...
+
+    @property
     def watermark_us(self) -> int | None:
         """The watermark of the batch, in microseconds; None where there is none."""
         ...
@@ -68,7 +73,7 @@ class MemoryState:
     ([3], [None])
     """
 
-    watermark_us, columns = None, ""
+    now_us, watermark_us, columns = 0, None, ""
 
     def __init__(self, schema: pa.Schema) -> None:
         self._codec = RowCodec(schema)

@@ -52,6 +52,11 @@ class TaskState:
         self._changes: list[pa.RecordBatch] = []
 
     @property
+    def now_us(self) -> int:
+        """When the batch was first planned; 0 where time does not matter."""
+        return self._order.clock.now_us if self._order.clock else 0
+
+    @property
     def watermark_us(self) -> int | None:
         """The watermark of the batch; None where there is none."""
         return (

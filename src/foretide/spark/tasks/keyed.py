@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
 from time import perf_counter, thread_time
 from typing import Any
 
@@ -117,17 +116,17 @@ class KeyedRunner(OperatorRunner):
         after = self._after_call(due.state, changes)
         state.note(due.partitions, due.keys, all_null(after), after)
         if EVENT_TIME_COLUMN in schema.names:
-            latest = self._completed_at(rows, due.state)
+            latest = self._completed_at(rows, due.state, state.now_us)
             for parts in outputs.values():
                 parts[:] = [_with_event_time(part, latest) for part in parts]
         self._finish(none, outputs)
         return outputs
 
-    def _completed_at(self, rows: pa.RecordBatch | None, due: pa.RecordBatch) -> pa.Scalar:
-        """Return the event time of what timers bring: theirs, or that of the latest event where clocks differ."""
+    def _completed_at(self, rows: pa.RecordBatch | None, due: pa.RecordBatch, now_us: int) -> pa.Scalar:
+        """Return the event time of what timers bring: theirs, or where clocks differ that of the latest event."""
         if self._timing.time == EVENT_TIME_COLUMN:
             return pc.max(due[self._timing.timer]).cast(EVENT_TIME.type)
-        return pa.scalar(datetime.now(UTC), EVENT_TIME.type) if rows is None else pc.max(rows[EVENT_TIME_COLUMN])
+        return pa.scalar(now_us).cast(EVENT_TIME.type) if rows is None else pc.max(rows[EVENT_TIME_COLUMN])
 
     def _after_call(self, before: pa.RecordBatch, changes: Sequence[tuple[int, StateChange]]) -> pa.RecordBatch:
         """Return the states of keys that were called: those that the function gave, and the others without timers."""
