@@ -88,6 +88,21 @@ class Scene:
 
 
 class TestAttachment:
+    @pytest.mark.parametrize("fails", [False, True])
+    def test_what_spark_has_still_to_tell_at_the_end_is_part_of_it(self, fails: bool) -> None:
+        scene = Scene(None)
+        scene.start(steady((600, 300)))
+
+        def tell_all() -> None:
+            for second in range(30):
+                scene.queries[0].advance(1000.0 + second)
+            if fails:
+                raise RuntimeError("there is no such method in this version of Spark")
+
+        scene.attachment._all_told = tell_all
+        scene.attachment.stop()
+        assert [query.rows > 0 for query in scene.attachment.queries] == [True]
+
     def test_executors_go_up_and_down_with_the_load(self) -> None:
         scene = Scene(Executors())
         # Five milliseconds a row: 500 rows a second keep two and a half executors busy.

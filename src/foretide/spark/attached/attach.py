@@ -18,6 +18,9 @@ from foretide.spark.executors import ExecutorsUnavailable, Scheduler, open_sched
 
 __all__ = ["AttachSettings", "Attachment", "attach"]
 
+# How long an application that ends waits for what Spark still has to tell, at most.
+_NEWS_MS = 2_000
+
 
 def attach(
     target: Any,
@@ -72,6 +75,7 @@ def attach(
         details=lambda id: _details(sessions, id),
         wanted=lambda id: query_id in (None, id),
         gone=lambda: _has_ended(spark),
+        all_told=lambda: _wait_for_news(spark),
         refused=refused,
         signal=signal,
         events=events,
@@ -91,6 +95,11 @@ def _details(sessions: Sequence[Any], id: str) -> Details:
     running = (query for session in sessions for query in session.streams.active)
     query = next((one for one in running if str(one.id) == id), None)
     return Details() if query is None else find_details(query)
+
+
+def _wait_for_news(spark: Any) -> None:
+    """Wait until Spark has told what has happened so far; it does that in a thread of its own."""
+    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty(_NEWS_MS)
 
 
 def _has_ended(spark: Any) -> bool:

@@ -54,6 +54,8 @@ class Attachment(Background):
         As in `Queries`.
     gone : callable
         Tells whether the application has ended.
+    all_told : callable
+        Returns once the listener has heard what has happened so far.
     signal : Signal or callable, optional
         A signal of the user's own, see `Steering`.
     events : EventSink, optional
@@ -73,6 +75,7 @@ class Attachment(Background):
         details: Callable[[str], Details] = lambda id: Details(),
         wanted: Callable[[str], bool] = lambda id: True,
         gone: Callable[[], bool] = lambda: False,
+        all_told: Callable[[], None] = lambda: None,
         refused: str = "",
         signal: Signal | Read | None = None,
         events: EventSink | None = None,
@@ -84,7 +87,7 @@ class Attachment(Background):
         self.events = EventLog(10_000)
         self._heard = FanOut(self.events, *([events] if events is not None else []))
         self._heard_by_others = events is not None
-        self._listener, self._gone, self._detach = listener, gone, [detach]
+        self._listener, self._gone, self._all_told, self._detach = listener, gone, all_told, [detach]
         self._sessions = [] if sessions is None else sessions
         self._clock = clock or SystemClock()
         manager = None if scheduler is None else ExecutorManager(scheduler, settings.executors, events=self._heard)
@@ -241,6 +244,10 @@ class Attachment(Background):
         """Let go of the application; its executors stay as they are."""
         super().stop(timeout_s)
         if self._detach and not self._has_ended():
+            try:
+                self._all_told()
+            except Exception:
+                _LOG.debug("Spark may have more to tell", exc_info=True)
             self.look()  # what came since the last look is part of the run
         self._let_go(timeout_s)
 
