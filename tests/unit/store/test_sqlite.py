@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -106,3 +107,23 @@ def test_room_that_is_free_is_given_back(path: Path, spec: RunSpec, measured: Ca
     connection = SqliteDatabase(path).connect()
     assert connection.size_bytes() == path.stat().st_size < 200_000
     connection.close()
+
+
+def test_many_may_open_a_new_store_at_once(tmp_path: Path) -> None:
+    errors: list[Exception] = []
+
+    def connect(database: SqliteDatabase, together: threading.Barrier) -> None:
+        together.wait()
+        try:
+            database.connect(create=True).close()
+        except Exception as error:
+            errors.append(error)
+
+    for number in range(40):
+        database, together = SqliteDatabase(tmp_path / f"{number}.db", lock_wait_s=30.0), threading.Barrier(6)
+        threads = [threading.Thread(target=connect, args=(database, together)) for _ in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert errors == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import time
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from itertools import count
@@ -18,6 +19,11 @@ __all__ = ["SqliteConnection", "SqliteDatabase"]
 #: Marks the file as a store of Foretide: "Ftde".
 _APPLICATION = 0x46746465
 _COMPANIONS = ("", "-wal", "-shm")
+_VERSION = (
+    "SELECT (SELECT user_version FROM pragma_user_version), (SELECT application_id FROM pragma_application_id), "
+    "EXISTS (SELECT 1 FROM sqlite_master)"
+)
+_RETRY_S = 0.01
 _FAULTS: dict[int, Fault] = {
     sqlite3.SQLITE_BUSY: "locked",
     sqlite3.SQLITE_LOCKED: "locked",
@@ -92,16 +98,26 @@ class SqliteDatabase(Database):
         return SqliteConnection(raw, self)
 
     def _upgrade(self, connection: Connection, *, create: bool) -> None:
-        connection.rows("PRAGMA journal_mode = WAL")
+        # Of several that do this to a new file at once SQLite refuses some, without the wait that it is told to.
+        deadline_s = time.monotonic() + self._lock_wait_s
+        while True:
+            try:
+                connection.rows("PRAGMA journal_mode = WAL")
+                break
+            except DatabaseError as error:
+                if error.fault != "locked" or time.monotonic() > deadline_s:
+                    raise
+                time.sleep(_RETRY_S)
         super()._upgrade(connection, create=create)
 
     def _version(self, connection: Connection) -> int:
-        version, kind = (int(connection.rows(f"PRAGMA {name}")[0][0]) for name in ("user_version", "application_id"))
-        if kind != _APPLICATION and (kind or version or connection.rows("SELECT 1 FROM sqlite_master LIMIT 1")):
+        # One statement, since another process may be about to make the tables.
+        [(version, kind, has_tables)] = connection.rows(_VERSION)
+        if kind != _APPLICATION and (kind or version or has_tables):
             remedy = "give the path of a store, or of a file that does not exist yet"
             got = "another program's database"
             raise StoreVersionError(self.name, expected="a store of runs", got=got, remedy=remedy)
-        return version
+        return int(version)
 
     def _set_version(self, connection: Connection, version: int) -> None:
         connection.write(f"PRAGMA application_id = {_APPLICATION}")
