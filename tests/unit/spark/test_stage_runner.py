@@ -13,10 +13,12 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from foretide.compile.stages import compile_stages
 from foretide.spark.batches.job import JobResult
 from foretide.spark.batches.stage_runner import StageRunner
+from foretide.spark.batches.states import StateSize
 from foretide.spark.errors import BatchInterrupted, OperatorError
 from foretide.spark.inputs.feeds import FirstRound
 from foretide.spark.settings import EngineSettings
@@ -269,3 +271,32 @@ def test_a_batch_that_a_stop_interrupts_ends_in_few_words_that_spark_takes_for_a
     assert re.search(
         r"py4j.protocol.Py4JJavaError: An error occurred while calling.*java.lang.InterruptedException", text
     )
+
+
+class Counted(StatefulProcessor):
+    def init(self, handle: Any) -> None: ...
+
+    def handleInputRows(self, key: Any, rows: Any, timers: Any) -> Any: ...  # noqa: N802
+
+    def close(self) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("function", "options"),
+    [
+        (lambda frame: frame.groupBy("text").count(), {"mode": "dataframe", "stateful": True}),
+        (Counted(), {"key": "text", "schema": "n long"}),
+    ],
+    ids=["frames", "processor"],
+)
+def test_a_state_that_spark_keeps_is_as_large_as_spark_says(
+    tmp_path: Path, function: Any, options: dict[str, Any]
+) -> None:
+    job = flow("line")
+    job.source("in", "trace", trace="pasps_dns").operator("count", function, **options).sink("out", "memory")
+    graph = compile_stages(job.build())
+    settings = EngineSettings()
+    runner = StageRunner(None, graph, graph.stages[0], Workspace(tmp_path / "run"), settings)  # type: ignore[arg-type]
+    parts = [SimpleNamespace(numRowsTotal=3, memoryUsedBytes=40), SimpleNamespace(numRowsTotal=4, memoryUsedBytes=2)]
+    runner.query = SimpleNamespace(lastProgress=SimpleNamespace(stateOperators=parts))  # type: ignore[assignment]
+    assert runner.state_sizes == {"count": StateSize(7, 42)}

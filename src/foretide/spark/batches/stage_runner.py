@@ -116,8 +116,8 @@ class StageRunner:
     @property
     def state_sizes(self) -> Mapping[str, StateSize]:
         """How large the states are that it keeps by key, or Spark for it, by operator."""
-        head = self.stage.operators[0] if self.stage.operators else None
-        if head is None or head.mode != "dataframe" or not head.stateful or self.query is None:
+        head = self._head
+        if head is None or not (head.on_frames and head.stateful) or self.query is None:
             return self._states.sizes
         progress = self.query.lastProgress
         parts = progress.stateOperators if progress is not None else ()
@@ -142,7 +142,7 @@ class StageRunner:
             .option("checkpointLocation", str(self._workspace.checkpoint(self.stage.id)))
             .trigger(processingTime=f"{int(self.settings.trigger_s * 1000)} milliseconds")
         )
-        head = self.stage.operators[0] if self.stage.operators else None
+        head = self._head
         if head is not None and is_processor(head.function):
             writer = writer.outputMode(output_mode(head))
         elif head is not None and "output_mode" in head.options:
@@ -236,6 +236,11 @@ class StageRunner:
         batch = BatchStatistics(self.stage.id, batch_id, config.version, slots, rows or {}, started_at_s)
         batch.replicas, batch.dropped = replicas, dropped
         self._account(batch, done.results)
+
+    @property
+    def _head(self) -> Operator | None:
+        """Its first operator, the only one that may work on DataFrames."""
+        return self.stage.operators[0] if self.stage.operators else None
 
     @property
     def _cores(self) -> int:
