@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from foretide.files import replace_json
+from foretide.traces.replay import EVENT_TIME
 
 __all__ = ["MICROS", "Clock", "ClockFile", "Timing"]
 
 MICROS = 1_000_000
-_DEFAULT_TIME = "event_time"
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Timing:
     """
 
     timer: str = ""
-    time: str = _DEFAULT_TIME
+    time: str = EVENT_TIME.name
     watermark_s: float | None = None
     ttl_s: float | None = None
 
@@ -47,7 +47,7 @@ class Timing:
     def of(cls, options: Mapping[str, Any]) -> Timing:
         """Return what the options of an operator say."""
         given = {name: options[name] for name in ("timer", "watermark_s", "ttl_s") if name in options}
-        return cls(**given, time=options.get("event_time", _DEFAULT_TIME))
+        return cls(**given, time=options.get("event_time", EVENT_TIME.name))
 
     @property
     def marks(self) -> bool:

@@ -9,12 +9,15 @@ from pyspark.sql import SparkSession
 
 from foretide.topology import Operator, is_processor
 
-__all__ = ["PARTITIONS_SETTING", "state_settings"]
+__all__ = ["PARTITIONS_SETTING", "ROCKSDB", "state_settings"]
 
 PARTITIONS_SETTING = "spark.sql.shuffle.partitions"
-_PROVIDER_SETTING = "spark.sql.streaming.stateStore.providerClass"
-# The only one that can keep the states of a processor.
-_ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+#: Keeps states on disk, and is the only one that can keep those of a processor.
+ROCKSDB = {
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    )
+}
 # Each partition costs tens of milliseconds in every batch, so there are no more than tasks may ever run side by side.
 _FEWEST = 8
 
@@ -44,7 +47,7 @@ def state_settings(spark: SparkSession, operator: Operator | None) -> Iterator[N
 def _wanted(spark: SparkSession, operator: Operator) -> dict[str, str]:
     if not (operator.on_frames and operator.stateful):
         return {}
-    wanted = {_PROVIDER_SETTING: _ROCKSDB} if is_processor(operator.function) else {}
+    wanted = dict(ROCKSDB) if is_processor(operator.function) else {}
     declared = operator.options.get("state_partitions")
     if declared is not None or not spark.sparkContext.getConf().contains(PARTITIONS_SETTING):
         most = max(_FEWEST, 2 * spark.sparkContext.defaultParallelism)

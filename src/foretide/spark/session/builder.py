@@ -11,6 +11,7 @@ from pathlib import Path
 import pyspark
 from pyspark.sql import SparkSession
 
+from foretide.spark.batches.state_settings import ROCKSDB
 from foretide.spark.inputs.registration import register_sources
 from foretide.spark.settings import PRELOAD_VARIABLE
 
@@ -44,9 +45,7 @@ def session_settings(preload: Sequence[str] = ()) -> dict[str, str]:
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
         # Each batch is planned afresh, about once a second; adaptive execution would cost more than it finds.
         "spark.sql.adaptive.enabled": "false",
-        "spark.sql.streaming.stateStore.providerClass": (
-            "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-        ),
+        **ROCKSDB,
         **(WORKER_SOCKETS if os.name == "posix" else {}),
     }
 
