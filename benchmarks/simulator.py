@@ -45,7 +45,7 @@ TRACE = "pasps_twitter_smoothed"
 EXECUTION_S = (0.178e-3, 0.290e-3, 0.232e-3, 0.253e-3)
 TARGET_PER_S = 40e6
 TD_S = 5.0
-RESULTS = Path(__file__).parent / "results"
+DATA = Path(__file__).parent / "data"
 NOTES = {500: " (calibrated on)", 1_500: "", 1_000: " (30 s, mostly start-up)"}
 #: Events per second of the recorded runs, the one to calibrate on first.
 RECORDED = (500, 1_500, 1_000)
@@ -194,7 +194,7 @@ class BatchFigure:
 
 
 def batch_figures() -> Iterator[BatchFigure]:
-    runs = [json.loads((RESULTS / f"micro_batches_{rate}.json").read_text(encoding="utf-8")) for rate in RECORDED]
+    runs = [json.loads((DATA / f"micro_batches_{rate}.json").read_text(encoding="utf-8")) for rate in RECORDED]
     first = runs[0]
     work_s = sum(operator["busy_s"] for operator in first["operators"].values())
     fixed_s = (first["measured_s"] - work_s / len(first["operators"])) / first["batches"]

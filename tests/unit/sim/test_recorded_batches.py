@@ -20,11 +20,11 @@ from foretide.sim import MicroBatch, SimulatedSystem, SimulationSettings
 from foretide.topology import flow
 from foretide.traces import RateTrace
 
-RESULTS = Path(__file__).parents[3] / "benchmarks" / "results"
+DATA = Path(__file__).parents[3] / "benchmarks" / "data"
 
 
 def recorded(rate: int) -> dict[str, Any]:
-    run: dict[str, Any] = json.loads((RESULTS / f"micro_batches_{rate}.json").read_text(encoding="utf-8"))
+    run: dict[str, Any] = json.loads((DATA / f"micro_batches_{rate}.json").read_text(encoding="utf-8"))
     return run
 
 
