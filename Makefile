@@ -8,7 +8,7 @@ EXTRAS ?= all,dev,docs
 # What one process compiles, others read: Python's bytecode too, whatever the surroundings say.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: help run test check lint unit slow explore browser spark soak venv warm-up java postgres maven chromium format docs docs-config lock bench reproduce bench-spark bench-flink train-zero dist check-dist clean
+.PHONY: help run test check lint unit slow explore browser spark soak venv warm-up java postgres maven chromium format docs docs-config lock bench-all flink reproduce train-zero dist check-dist clean
 
 help: ## Show what can be made
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -86,21 +86,17 @@ soak: venv java ## Run the long reliability tests: ten kills of the driver, one 
 	$(BIN)/python benchmarks/scale_downs.py
 	$(BIN)/python benchmarks/scale_downs.py --decommission
 
-bench: venv ## Run the benchmarks that need no Spark and write their tables
-	$(BIN)/python benchmarks/planning.py --markdown docs/benchmarks.md --json benchmarks/results/planning.json
-	$(BIN)/python benchmarks/grouping.py --json benchmarks/results/grouping.json
-	$(BIN)/python benchmarks/forecasting.py --markdown docs/benchmarks.md --json benchmarks/results/forecasting.json
-	$(BIN)/python benchmarks/simulator.py --markdown docs/benchmarks.md --json benchmarks/results/simulator.json
-	$(BIN)/python benchmarks/run_store.py --markdown docs/benchmarks.md --json benchmarks/results/run_store.json
+bench-all: venv java flink ## Run all benchmarks but those that take hours, and write their page; goes on where it was stopped
+	$(BIN)/python benchmarks/bench_all.py
+
+flink: .venv-flink/installed ## Install PyFlink, which the comparisons need, into an environment of its own
+.venv-flink/installed:
+	python3 -m venv .venv-flink
+	.venv-flink/bin/pip install -q 'apache-flink==2.3.*' pydantic
+	touch $@
 
 reproduce: venv ## Make the papers' tables and figures anew, in docs/reproduction (TRACES=DIR: the series of BGElasor)
 	$(BIN)/foretide reproduce all --out docs/reproduction $(if $(TRACES),--traces $(TRACES))
-
-bench-spark: venv java ## Run the benchmarks of the data plane and write their table
-	$(BIN)/python benchmarks/data_plane.py
-
-bench-flink: venv java ## Run the comparison with PyFlink, which gets an environment of its own
-	$(BIN)/python benchmarks/flink.py
 
 train-zero: venv ## Train the network that `zero` ships with: minutes on a GPU, a day without; goes on where it was stopped
 	$(BIN)/python -m foretide.forecast.zero.learning.fit --out out/zero

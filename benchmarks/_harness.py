@@ -12,19 +12,28 @@ import json
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import median
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
-import numpy as np
-
-from _report import machine_facts, markdown_table, write_json, write_section
+from _report import (
+    LEAST_PAIRS,
+    Measured,
+    Ratio,
+    Table,
+    broken_rules,
+    page_section,
+    result,
+    write_json,
+    write_section,
+)
 
 __all__ = [
+    "OF_TURNS",
     "Measured",
     "Options",
     "Ratio",
+    "Table",
     "alternate",
     "between",
     "keep_row",
@@ -40,71 +49,10 @@ DOCUMENT = ROOT / "docs" / "benchmarks.md"
 # Where quick runs leave their figures: they show that a benchmark works, not how fast anything is.
 QUICK = ROOT / "out" / "benchmarks"
 
+#: What most tables of ratios say about themselves.
+OF_TURNS = "Median of the ratios of neighbouring turns (least to greatest)."
+
 T = TypeVar("T")
-Sense: TypeAlias = Literal["at least", "at most"]
-
-
-@dataclass(frozen=True)
-class Ratio:
-    """How one alternative compares with another: the ratio of each pair of turns, and their median.
-
-    >>> Ratio((0.5, 0.9, 0.6)).median
-    0.6
-    """
-
-    pairs: tuple[float, ...]
-
-    @property
-    def median(self) -> float:
-        """The figure that counts."""
-        return median(self.pairs)
-
-    def __str__(self) -> str:
-        return f"{self.median:.2f} ({min(self.pairs):.2f} to {max(self.pairs):.2f}, {len(self.pairs)} pairs)"
-
-
-@dataclass(frozen=True)
-class Measured:
-    """One line of the table of targets.
-
-    Parameters
-    ----------
-    what, against : str
-        What was measured, and what it is compared with.
-    sense, target : str and float
-        Whether the ratio is to be at least or at most the target.
-    ratio : Ratio, optional
-        What was seen; None where the other side could not be had.
-    note : str
-        What to know about it.
-    """
-
-    what: str
-    against: str
-    sense: Sense
-    target: float
-    ratio: Ratio | None
-    note: str = ""
-
-    @property
-    def reached(self) -> bool | None:
-        """Whether the worse quartile reaches the target; None where nothing was measured."""
-        if self.ratio is None:
-            return None
-        worse = 0.25 if self.sense == "at least" else 0.75
-        value = float(np.quantile(self.ratio.pairs, worse))
-        return value >= self.target if self.sense == "at least" else value <= self.target
-
-    def row(self) -> list[str]:
-        """Return the line's cells: what, against, target, measured, reached."""
-        verdict = {True: "yes", False: "**no**", None: "not measured"}[self.reached]
-        measured = "" if self.ratio is None else str(self.ratio)
-        return [self.what, self.against, f"{self.sense} {self.target:g}", measured, verdict]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as plain values."""
-        found = None if self.ratio is None else self.ratio.median
-        return {**asdict(self), "median": found, "reached": self.reached}
 
 
 @dataclass(frozen=True)
@@ -120,13 +68,14 @@ class Options:
 
     @classmethod
     def of(cls, given: argparse.Namespace, repeats: int) -> Options:
-        """Return the options of a command line: quick runs leave their figures apart, unless it says where."""
+        """Return the options of a command line: short runs leave their figures apart, unless it says where."""
         quick = given.quick or given.smoke
+        apart = quick or repeats < LEAST_PAIRS
         return cls(
             quick,
             repeats,
-            given.results or (QUICK if quick else RESULTS),
-            given.markdown or (QUICK / "benchmarks.md" if quick else DOCUMENT),
+            given.results or (QUICK if apart else RESULTS),
+            given.markdown or (QUICK / "benchmarks.md" if apart else DOCUMENT),
             smoke=given.smoke,
         )
 
@@ -199,32 +148,45 @@ def between(ours: Sequence[float], others: Sequence[float]) -> Ratio:
     return Ratio(tuple(one / other for one, other in zip(ours, others, strict=True)))
 
 
-def report(name: str, title: str, lines: Sequence[Measured], details: Mapping[str, Any], options: Options) -> None:
-    """Print the table of a benchmark, and write it as JSON and as a section of the Markdown file."""
-    facts = machine_facts("pyspark", "pyarrow")
-    table = markdown_table(["what", "against", "target", "measured", "reached"], [line.row() for line in lines])
-    notes = [line.note for line in lines if line.note]
+def report(
+    name: str,
+    title: str,
+    lines: Sequence[Measured],
+    details: Mapping[str, Any],
+    options: Options,
+    *,
+    intro: str = OF_TURNS,
+    tables: Sequence[Table] = (),
+    packages: Sequence[str] = ("pyspark", "pyarrow"),
+) -> None:
+    """Print the section of a benchmark, and write it with its JSON file: apart where it breaks the rules of the page.
+
+    Parameters
+    ----------
+    name, title : str
+        Of the script, and of its section.
+    lines : sequence of Measured
+        Its targets.
+    details : mapping
+        Whatever else is worth keeping; it does not show in the page.
+    options : Options
+        Where to write.
+    intro : str
+        What was measured and how, above the tables.
+    tables : sequence of Table
+        Further tables, below the targets.
+    packages : sequence of str
+        Those whose versions the figures depend on.
+    """
     spent_s = time.monotonic() - options.started_s
-    text = "\n\n".join(
-        [
-            f"## {title}",
-            f"`python benchmarks/{name}.py` on {facts['cores']} cores ({facts['processor']}), Python"
-            f" {facts['python']}, PySpark {facts['pyspark']}. Median of the ratios of neighbouring turns"
-            " (least to greatest).",
-            table,
-            *dict.fromkeys(notes),
-        ]
-    )
-    print(table)
-    body = {
-        "name": name,
-        "title": title,
-        "quick": options.quick,
-        "machine": facts,
-        "seconds": round(spent_s),
-        "lines": [line.to_json() for line in lines],
-        "details": details,
-    }
-    write_json(options.results / f"{name}.json", body)
-    write_section(options.document, name.replace("_", "-"), text)
-    progress(f"  {spent_s:.0f} s; written to {options.results / f'{name}.json'} and {options.document}")
+    found = result(name, title, intro, lines, tables, details, quick=options.quick, seconds=spent_s, packages=packages)
+    text = page_section(found)
+    print(text)
+    results, document, broken = options.results, options.document, broken_rules(found)
+    if broken and RESULTS == results:
+        progress("\n".join(["kept apart, since the page takes no such result:", *broken]))
+        results, document = QUICK, QUICK / "benchmarks.md"
+    file = results / f"{name}.json"
+    write_json(file, found)
+    write_section(document, name, text)
+    progress(f"  {spent_s:.0f} s; written to {file} and {document}")

@@ -1,7 +1,8 @@
-"""What the benchmarks share: facts about the machine, and sections of one Markdown file.
+"""What a benchmark found: lines of targets and tables, as a JSON file and as a section of the page of benchmarks.
 
-Several benchmarks write into the same file. Each owns what stands between its markers, ``<!-- NAME:begin -->`` and
-``<!-- NAME:end -->``, and leaves the rest as it is.
+The file is the truth. `page_section` makes the section from it alone, so a test can compare the two, and `broken_rules`
+says why a result may not stand in the page. Several benchmarks write into the same page; each owns what stands between
+its markers, ``<!-- NAME:begin -->`` and ``<!-- NAME:end -->``, and leaves the rest as it is.
 """
 
 from __future__ import annotations
@@ -9,14 +10,213 @@ from __future__ import annotations
 import json
 import os
 import platform
+import subprocess
+import sys
+import time
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from statistics import median
+from typing import Any, Literal, TypeAlias
 
-__all__ = ["machine_facts", "markdown_table", "write_json", "write_section"]
+import numpy as np
 
+__all__ = [
+    "LEAST_PAIRS",
+    "Measured",
+    "Ratio",
+    "Table",
+    "broken_rules",
+    "machine_facts",
+    "markdown_table",
+    "page_section",
+    "result",
+    "section_of",
+    "targets_table",
+    "write_json",
+    "write_section",
+]
+
+Sense: TypeAlias = Literal["at least", "at most"]
+
+#: A line of the page rests on so many pairs, or runs, or more.
+LEAST_PAIRS = 5
+_HERE = Path(__file__).resolve().parent
 _TITLE = "# Benchmarks\n"
+_REACHED = {True: "yes", False: "**no**", None: "not measured"}
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """How one alternative compares with another: the ratio of each pair of turns, and their median.
+
+    A figure that is no ratio, such as the seconds of every run, is told in the same way.
+
+    >>> Ratio((0.5, 0.9, 0.6)).median
+    0.6
+    >>> str(Ratio((0.5, 0.9, 0.6)))
+    '0.60 (0.50 to 0.90, n = 3)'
+    """
+
+    pairs: tuple[float, ...]
+
+    @property
+    def median(self) -> float:
+        """The figure that counts."""
+        return median(self.pairs)
+
+    def __str__(self) -> str:
+        return f"{self.median:.2f} ({min(self.pairs):.2f} to {max(self.pairs):.2f}, n = {len(self.pairs)})"
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One line of the table of targets.
+
+    Parameters
+    ----------
+    what, against : str
+        What was measured, and what it is compared with.
+    sense, target : str and float
+        Whether the ratio is to be at least or at most the target.
+    ratio : Ratio, optional
+        What was seen; None where the other side could not be had.
+    note : str
+        What to know about it.
+    """
+
+    what: str
+    against: str
+    sense: Sense
+    target: float
+    ratio: Ratio | None
+    note: str = ""
+
+    @classmethod
+    def from_json(cls, line: Mapping[str, Any]) -> Measured:
+        """Return a line as it was kept."""
+        ratio = line["ratio"] and Ratio(tuple(line["ratio"]["pairs"]))
+        return cls(line["what"], line["against"], line["sense"], line["target"], ratio, line["note"])
+
+    @property
+    def reached(self) -> bool | None:
+        """Whether the worse quartile reaches the target; None where nothing was measured."""
+        if self.ratio is None:
+            return None
+        worse = 0.25 if self.sense == "at least" else 0.75
+        value = float(np.quantile(self.ratio.pairs, worse))
+        return value >= self.target if self.sense == "at least" else value <= self.target
+
+    def row(self) -> list[str]:
+        """Return the line's cells: what, against, target, measured, reached."""
+        measured = "" if self.ratio is None else str(self.ratio)
+        return [self.what, self.against, f"{self.sense} {self.target:g}", measured, _REACHED[self.reached]]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        found = None if self.ratio is None else self.ratio.median
+        return {**asdict(self), "median": found, "reached": self.reached}
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table beside the targets: what stands above it, its columns and its rows of text."""
+
+    about: str
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+def result(
+    name: str,
+    title: str,
+    intro: str,
+    lines: Sequence[Measured],
+    tables: Sequence[Table],
+    details: Mapping[str, Any],
+    *,
+    quick: bool,
+    seconds: float,
+    packages: Sequence[str],
+) -> dict[str, Any]:
+    """Return what a benchmark found, with all that a figure depends on, as plain values."""
+    return {
+        "name": name,
+        "title": title,
+        "intro": intro,
+        "quick": quick,
+        "command": command_line(),
+        "commit": commit(),
+        "date": time.strftime("%Y-%m-%d", time.gmtime()),
+        "machine": machine_facts(*packages),
+        "seconds": round(seconds),
+        "lines": [line.to_json() for line in lines],
+        "tables": [asdict(table) for table in tables],
+        "details": dict(details),
+    }
+
+
+def page_section(found: Mapping[str, Any]) -> str:
+    """Return the section of the page that a result makes: nothing stands in it that the result has not."""
+    lines = [Measured.from_json(line) for line in found["lines"]]
+    parts = [f"## {found['title']}", found["intro"]]
+    if lines:
+        parts.append(targets_table(lines))
+    for table in found["tables"]:
+        parts += [part for part in (table["about"], markdown_table(table["head"], table["rows"])) if part]
+    parts += dict.fromkeys(line.note for line in lines if line.note)
+    machine = found["machine"]
+    versions = ", ".join(
+        f"{package} {machine[package]}" for package in machine if package not in ("cores", "processor", "system")
+    )
+    parts.append(
+        f"`{found['command']}`, {found['date']}, commit {found['commit']}, {machine['cores']} cores"
+        f" ({machine['processor']}), {versions}."
+    )
+    return "\n\n".join(part.strip() for part in parts)
+
+
+def broken_rules(found: Mapping[str, Any]) -> list[str]:
+    """Return why a result may not stand in the page; nothing where it may."""
+    name = found["name"]
+    broken = []
+    if found["quick"]:
+        broken.append(f"{name}: a quick run")
+    if not (_HERE / f"{name}.py").exists():
+        broken.append(f"{name}: no benchmarks/{name}.py makes it")
+    for line in found["lines"]:
+        pairs = len(line["ratio"]["pairs"]) if line["ratio"] else None
+        if pairs is not None and pairs < LEAST_PAIRS:
+            broken.append(f"{name}: {line['what']}: {pairs} pairs, expected {LEAST_PAIRS} or more")
+    return broken
+
+
+def targets_table(lines: Sequence[Measured]) -> str:
+    """Return the table of targets."""
+    return markdown_table(["what", "against", "target", "measured", "reached"], [line.row() for line in lines])
+
+
+def command_line() -> str:
+    """Return the command that runs now, as one would type it in the root of the repository."""
+    script = Path(sys.argv[0]).resolve()
+    where = f"benchmarks/{script.name}" if script.parent == _HERE else script.name
+    return " ".join(["python", where, *sys.argv[1:]])
+
+
+def commit() -> str:
+    """Return the commit that is measured, and whether files were changed since; "unknown" outside a repository."""
+    try:
+        found = subprocess.run(
+            ["git", "describe", "--always", "--dirty=+changes", "--exclude=*"],
+            cwd=_HERE,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return found.stdout.strip()
 
 
 def machine_facts(*packages: str) -> dict[str, Any]:
@@ -56,9 +256,16 @@ def markdown_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str
     return "\n".join(lines)
 
 
+def section_of(document: str, name: str) -> str | None:
+    """Return what stands between the markers of section `name`; None where it has none."""
+    begin, end = _markers(name)
+    _, found, rest = document.partition(begin)
+    return rest.partition(end)[0].strip() if found else None
+
+
 def write_section(path: Path, name: str, text: str) -> None:
     """Write `text` between the markers of section `name` of the Markdown file, making either where missing."""
-    begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
+    begin, end = _markers(name)
     section = f"{begin}\n{text.strip()}\n{end}"
     document = path.read_text(encoding="utf-8") if path.exists() else _TITLE
     before, found, rest = document.partition(begin)
@@ -71,6 +278,11 @@ def write_section(path: Path, name: str, text: str) -> None:
         document = f"{document.rstrip()}\n\n{section}\n"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(document, encoding="utf-8")
+
+
+def _markers(name: str) -> tuple[str, str]:
+    marker = name.replace("_", "-")
+    return f"<!-- {marker}:begin -->", f"<!-- {marker}:end -->"
 
 
 def write_json(path: Path, data: Mapping[str, Any]) -> None:

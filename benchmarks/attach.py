@@ -16,7 +16,6 @@ import math
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,8 +23,8 @@ from statistics import median
 from typing import Any
 
 from _attached_runs import Load, Place, Run, load_turns, run_job
-from _harness import QUICK, ROOT, Measured, Options, Ratio, keep_row, kept_rows, progress
-from _report import machine_facts, markdown_table, write_json, write_section
+from _harness import QUICK, ROOT, Measured, Options, Ratio, Table, keep_row, kept_rows, progress, report
+from _report import targets_table, write_section
 from foretide.kafka.broker import Broker
 from standalone_cluster import standalone_cluster
 
@@ -196,28 +195,29 @@ def targets(trace: str, rows: Sequence[Mapping[str, Any]]) -> list[Measured]:
 
 
 def write(rows: Sequence[Mapping[str, Any]], options: Options) -> None:
-    """Write the tables as JSON and as a section of the Markdown file, and after a full run into the guide."""
-    facts = machine_facts("pyspark")
+    """Write the tables as JSON and as a section of the page, and after a full run the targets into the guide."""
     lines = [line for trace in dict.fromkeys(row["trace"] for row in rows) for line in targets(trace, rows)]
-    table = markdown_table(["what", "against", "target", "measured", "reached"], [line.row() for line in lines])
-    details = markdown_table(["trace", "alternative", "runs", *COLUMNS], summary(rows))
-    head = (
-        f"`python benchmarks/attach.py` on {facts['cores']} cores ({facts['processor']}), PySpark {facts['pyspark']}: "
-        "examples/plain_job.py on a standalone cluster of two workers with two cores each, from Kafka; ratios of the "
-        "attached run to another one of the same round (least to greatest). `dynamic i/b` is Spark's dynamic "
-        "allocation with an idle time-out of i and a backlog time-out of b seconds. Figures of alternatives are "
-        "medians over rounds."
+    intro = (
+        "examples/plain_job.py on a standalone cluster of two workers with two cores each, from Kafka; ratios of the"
+        " attached run to another one of the same round (least to greatest). `dynamic i/b` is Spark's dynamic"
+        " allocation with an idle time-out of i and a backlog time-out of b seconds."
     )
-    spent_s = round(time.monotonic() - options.started_s)
-    body = {"name": "attach", "title": "Attached jobs", "quick": options.quick, "machine": facts, "seconds": spent_s}
-    write_json(
-        options.results / "attach.json", {**body, "lines": [line.to_json() for line in lines], "rows": list(rows)}
+    details = Table(
+        "Figures of alternatives, medians over rounds:", ["trace", "alternative", "runs", *COLUMNS], summary(rows)
     )
-    write_section(options.document, "attach", f"## Attached jobs\n\n{head}\n\n{table}\n\n{details}")
+    report(
+        "attach",
+        "Attached jobs",
+        lines,
+        {"rows": list(rows)},
+        options,
+        intro=intro,
+        tables=[details],
+        packages=["pyspark"],
+    )
     if not options.quick:
-        write_section(GUIDE, "attach", f"{table}\n\n{head} All of it: [benchmarks.md](../benchmarks.md#attached-jobs).")
-    print(table, details, sep="\n\n")
-    progress(f"  {spent_s} s; written to {options.results / 'attach.json'} and {options.document}")
+        link = "All of it, with the command that made it: [benchmarks.md](../benchmarks.md#attached-jobs)."
+        write_section(GUIDE, "attach", f"{targets_table(lines)}\n\n{intro} {link}")
 
 
 def summary(rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:

@@ -26,8 +26,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from _detection import detection
-from _harness import QUICK, Measured, Options, Ratio, alternate, between, keep_row, kept_rows, progress
-from _report import machine_facts, markdown_table, write_json, write_section
+from _harness import QUICK, Measured, Options, Ratio, Table, alternate, between, keep_row, kept_rows, progress, report
 from _streams import constant_trace, fixed_batches, open_session, scratch
 from foretide.apps import find_app
 from foretide.commands.running.request import RunRequest, default_master, default_policy
@@ -96,7 +95,7 @@ def known_rates(options: Options) -> dict[str, list[float]] | None:
     path = options.results / "closed_loop.json"
     rates: dict[str, list[float]] | None = None
     if path.exists() and not options.quick:
-        rates = json.loads(path.read_text(encoding="utf-8")).get("events_per_s")
+        rates = json.loads(path.read_text(encoding="utf-8"))["details"]["events_per_s"]
     return rates
 
 
@@ -208,9 +207,8 @@ def targets(trace: str, rows: Sequence[Mapping[str, Any]]) -> list[Measured]:
     lost = [
         row["lost"] + row["duplicated"] for one in rounds.values() for row in one.values() if row["lost"] is not None
     ]
-    # A count, not a ratio: it stands in the same column.
     if lost:
-        lines.append(line(trace, "events lost or repeated", f"{len(lost)} runs", 0.0, Ratio((float(sum(lost)),))))
+        lines.append(line(trace, "events lost or repeated", "", 0.0, Ratio(tuple(map(float, lost)))))
     return [one for one in lines if one.ratio is not None]
 
 
@@ -308,30 +306,23 @@ def shown(value: Any) -> str:
 
 
 def write(results: Mapping[str, Any], options: Options) -> None:
-    """Print the tables, and write them as JSON and as a section of the Markdown file."""
-    facts, rows, rates = machine_facts("pyspark", "pyarrow"), results["rows"], results["events_per_s"]
+    """Write the tables as JSON and as a section of the page."""
+    rows, rates = results["rows"], results["events_per_s"]
     traces = [trace for trace in TRACES if any(row["trace"] == trace for row in rows)]
     lines = [one for trace in traces for one in targets(trace, rows)]
     lines += cold_targets(rows) if any(row["trace"] == COLD for row in rows) else []
     if rates is not None:
         ratio = between(rates["with"], rates["without"])
         lines.append(Measured("control, statistics and features: throughput", "without", "at least", 0.97, ratio))
-    table = markdown_table(["what", "against", "target", "measured", "reached"], [_cells(line) for line in lines])
-    details = markdown_table(["trace", *COLUMNS], summary(rows))
-    head = (
-        f"`python benchmarks/closed_loop.py` on {facts['cores']} cores ({facts['processor']}), PySpark"
-        f" {facts['pyspark']}: {APP} on the later half of each input, a plan every {TD_S:g} s, a batch every"
-        f" {TRIGGER_S:g} s. Ratios of `{OURS}` to another policy in the same round; `{EAGER}` and `{PATIENT}` are ours"
-        " with other prices of waiting, and that run of ours counts which keeps the limit most cheaply (infinite where"
-        f" none does). `{PROMISED}` has a promise. `threshold:n/s` is the lag rule with one replica per n waiting"
-        " events and a cool-down of s seconds. Figures of policies are medians over rounds."
+    intro = (
+        f"{APP} on the later half of each input, a plan every {TD_S:g} s, a batch every {TRIGGER_S:g} s. Ratios of"
+        f" `{OURS}` to another policy in the same round; `{EAGER}` and `{PATIENT}` are ours with other prices of"
+        " waiting, and that run of ours counts which keeps the limit most cheaply (infinite where none does)."
+        f" `{PROMISED}` has a promise. `threshold:n/s` is the lag rule with one replica per n waiting events and a"
+        " cool-down of s seconds."
     )
-    write_section(options.document, "closed-loop", f"## The closed loop on Spark\n\n{head}\n\n{table}\n\n{details}")
-    spent_s = round(time.monotonic() - options.started_s)
-    body = {"name": "closed_loop", "quick": options.quick, "machine": facts, "seconds": spent_s, **results}
-    write_json(options.results / "closed_loop.json", {**body, "lines": [line.to_json() for line in lines]})
-    print(table, details, sep="\n\n")
-    print(f"{spent_s} s; written to {options.results / 'closed_loop.json'} and {options.document}", file=sys.stderr)
+    details = Table("Figures of policies, medians over rounds:", ["trace", *COLUMNS], summary(rows))
+    report("closed_loop", "The closed loop on Spark", lines, results, options, intro=intro, tables=[details])
 
 
 def summary(rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
@@ -351,14 +342,6 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
 def _median(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return median(known) if known else None
-
-
-def _cells(line: Measured) -> list[str]:
-    """Return the cells of a line; one run has no spread to show."""
-    cells = line.row()
-    if line.ratio is not None and len(line.ratio.pairs) == 1:
-        cells[3] = f"{line.ratio.median:.2f}"
-    return cells
 
 
 if __name__ == "__main__":

@@ -1,7 +1,5 @@
 """How long a cycle of the control loop takes, and how near CBA comes to the cheapest timetable.
 
-Run ``python benchmarks/planning.py [--json OUT] [--markdown OUT] [--quick]``.
-
 A cycle is `ControlLoop.run_cycle` from measurements to an applied plan: 30 measurements (one a second, td = 30 s) go
 through the monitor, linear regression forecasts every source, PA-SPS plans, and an actuator that takes everything
 takes it. Making the measurements is outside the time taken. Topologies are random DAGs with a fixed seed: every
@@ -14,21 +12,17 @@ and up to 64 instances; the gap is what CBA costs more, in percent, with the pri
 
 from __future__ import annotations
 
-import argparse
 import gc
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from rich.console import Console
 from rich.progress import Progress
 
-from _report import machine_facts, markdown_table, write_json, write_section
+from _harness import Measured, Ratio, Table, parse_options, report
 from foretide.clock import ManualClock
 from foretide.control import ControlLoop, LoopSettings, Parts
 from foretide.forecast import Lr
@@ -76,17 +70,14 @@ class CycleFigure:
 
     operators: int
     edges: int
-    median_ms: float
-    p95_ms: float
-    target_ms: float | None
+    times_ms: tuple[float, ...]
 
 
 @dataclass(frozen=True)
 class TimetableFigure:
     """Time of the cheapest timetable: of one operator alone, and each of many at once."""
 
-    alone_median_ms: float
-    alone_p95_ms: float
+    alone_ms: tuple[float, ...]
     many: int
     each_of_many_ms: float
 
@@ -183,21 +174,14 @@ def cycle_times_ms(topology: Topology, setup: Setup, on_step: Callable[[], None]
 
 def cycle_figure(operators: int, setup: Setup, on_step: Callable[[], None]) -> CycleFigure:
     topology = random_topology(operators, setup.seed)
-    times = cycle_times_ms(topology, setup, on_step)
-    return CycleFigure(
-        operators=operators,
-        edges=len(topology.layout.edges),
-        median_ms=float(np.median(times)),
-        p95_ms=float(np.percentile(times, 95)),
-        target_ms=TARGETS_MS.get(operators),
-    )
+    return CycleFigure(operators, len(topology.layout.edges), tuple(cycle_times_ms(topology, setup, on_step)))
 
 
-def growth(figures: Sequence[CycleFigure]) -> float:
-    """Return the exponent of time against operators + edges: the slope of a line through the logarithms."""
+def growth(figures: Sequence[CycleFigure]) -> Ratio:
+    """Return the exponents of time against operators + edges: slopes of lines through the logarithms of each repeat."""
     sizes = np.log([figure.operators + figure.edges for figure in figures])
-    times = np.log([figure.median_ms for figure in figures])
-    return float(np.polyfit(sizes, times, 1)[0])
+    times = np.log([figure.times_ms for figure in figures])
+    return Ratio(tuple(float(slope) for slope in np.polyfit(sizes, times, 1)[0]))
 
 
 def load_curves(setup: Setup) -> npt.NDArray[np.int64]:
@@ -226,8 +210,7 @@ def timetable_figure(curves: npt.NDArray[np.int64], setup: Setup) -> TimetableFi
     ]
     together = [_elapsed_ms(lambda: optimal_timetable(needs, Costs())) for _ in range(5)]
     return TimetableFigure(
-        alone_median_ms=float(np.median(alone)),
-        alone_p95_ms=float(np.percentile(alone, 95)),
+        alone_ms=tuple(alone),
         many=needs.shape[1],
         each_of_many_ms=float(np.median(together)) / needs.shape[1],
     )
@@ -249,42 +232,7 @@ def gap_figures(curves: npt.NDArray[np.int64]) -> Iterator[GapFigure]:
         yield GapFigure(name, curves.shape[1], float(gaps.mean()), float(gaps.max()), float((gaps < 1e-9).mean()))
 
 
-@dataclass(frozen=True)
-class Results:
-    """All figures."""
-
-    setup: Setup
-    cycles: list[CycleFigure]
-    timetable: TimetableFigure
-    gaps: list[GapFigure]
-
-    @property
-    def growth(self) -> float:
-        """The exponent over the upper decades: the three largest topologies."""
-        return growth(self.cycles[-3:])
-
-    @property
-    def growth_at_the_top(self) -> float:
-        """The exponent between the two largest topologies."""
-        return growth(self.cycles[-2:])
-
-    def to_data(self) -> dict[str, Any]:
-        """Return the figures with their setup, targets and machine."""
-        return {
-            "setup": asdict(self.setup),
-            "machine": machine_facts("pydantic", "numba"),
-            "cycles": [asdict(figure) for figure in self.cycles],
-            "growth": {
-                "upper_decades": self.growth,
-                "last_decade": self.growth_at_the_top,
-                "target": GROWTH_TARGET,
-            },
-            "timetable": {**asdict(self.timetable), "target_ms": TIMETABLE_TARGET_MS},
-            "cba_gap": [asdict(figure) for figure in self.gaps],
-        }
-
-
-def measure(setup: Setup) -> Results:
+def measure(setup: Setup) -> tuple[list[CycleFigure], TimetableFigure, list[GapFigure]]:
     console = Console(stderr=True)
     with Progress(console=console, disable=not console.is_terminal) as progress:
         cycles = []
@@ -297,86 +245,56 @@ def measure(setup: Setup) -> Results:
         progress.advance(task)
         gaps = list(gap_figures(curves))
         progress.advance(task)
-    return Results(setup, cycles, timetable, gaps)
+    return cycles, timetable, gaps
 
 
-def as_markdown(results: Results) -> str:
-    setup, timetable = results.setup, results.timetable
-    facts = machine_facts("pydantic")
-    versions = ", ".join(f"{name} {facts[name]}" for name in ("numpy", "pydantic"))
-    cycles = markdown_table(
-        ["operators", "edges", "median ms", "p95 ms", "target ms"],
-        [
-            [
-                f"{figure.operators:,}",
-                f"{figure.edges:,}",
-                f"{figure.median_ms:.2f}",
-                f"{figure.p95_ms:.2f}",
-                f"{figure.target_ms:.0f}" if figure.target_ms else "",
-            ]
-            for figure in results.cycles
-        ],
-    )
-    gaps = markdown_table(
-        ["prices", "mean gap", "worst gap", "curves at the optimum"],
-        [[g.costs, f"{g.mean:.2%}", f"{g.worst:.2%}", f"{g.exact:.1%}"] for g in results.gaps],
-    )
-    return f"""## Planning
-
-`python benchmarks/planning.py` on {facts["cores"]} cores ({facts["processor"]}), Python {facts["python"]}, {versions}.
-
-### A cycle of the control loop
-
-From 30 measurements to an applied plan: monitor, linear regression, PA-SPS; random DAGs, {setup.repeats} repeats.
-
-{cycles}
-
-Time grows with (operators + edges)^{results.growth:.2f} over the upper decades, ^{results.growth_at_the_top:.2f} in the
-last one (target: at most {GROWTH_TARGET:g}).
-
-### Timetables
-
-{setup.epochs} epochs, up to {setup.instances} instances (target: {TIMETABLE_TARGET_MS:g} ms an operator). The cheapest
-timetable takes {timetable.alone_median_ms:.2f} ms for one operator (p95 {timetable.alone_p95_ms:.2f}) and
-{timetable.each_of_many_ms:.3f} ms for each of {timetable.many:,} planned together. What CBA costs more than the
-optimum, over {results.gaps[0].curves:,} random load curves:
-
-{gaps}
-"""
-
-
-def missed(results: Results) -> list[str]:
-    """Return every target that was not met, in words."""
-    found = [
-        f"{figure.operators:,} operators: {figure.median_ms:.1f} ms, target {figure.target_ms:g} ms"
-        for figure in results.cycles
-        if figure.target_ms is not None and figure.median_ms > figure.target_ms
+def main() -> None:
+    options = parse_options(__doc__)
+    setup = options.size(Setup(), QUICK, SMOKE)
+    cycles, timetable, gaps = measure(setup)
+    lines = [
+        Measured(f"a cycle over {figure.operators:,} operators, ms", "", "at most", target_ms, Ratio(figure.times_ms))
+        for figure in cycles
+        if (target_ms := TARGETS_MS.get(figure.operators)) is not None
     ]
-    if results.growth > GROWTH_TARGET:
-        found.append(f"growth exponent {results.growth:.2f}, target {GROWTH_TARGET:g}")
-    if results.timetable.alone_median_ms > TIMETABLE_TARGET_MS:
-        found.append(f"timetable: {results.timetable.alone_median_ms:.1f} ms, target {TIMETABLE_TARGET_MS:g} ms")
-    return found
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--json", type=Path, help="write the figures, their setup and the machine to this file")
-    parser.add_argument("--markdown", type=Path, help="write the section `planning` of this Markdown file")
-    parser.add_argument("--quick", action="store_true", help="fewer repeats and smaller topologies, to try it out")
-    parser.add_argument("--smoke", action="store_true", help="the shortest run there is, as in the tests")
-    options = parser.parse_args()
-    results = measure(SMOKE if options.smoke else QUICK if options.quick else Setup())
-    text = as_markdown(results)
-    print(text, end="")
-    if options.json:
-        write_json(options.json, results.to_data())
-    if options.markdown:
-        write_section(options.markdown, "planning", text)
-    for line in missed(results):
-        print(f"target missed: {line}", file=sys.stderr)
-    return 1 if missed(results) else 0
+    lines += [
+        Measured("growth of a cycle, exponent", "operators + edges", "at most", GROWTH_TARGET, growth(cycles[-3:])),
+        Measured("growth of a cycle, last decade", "operators + edges", "at most", GROWTH_TARGET, growth(cycles[-2:])),
+        Measured("timetable of one operator, ms", "", "at most", TIMETABLE_TARGET_MS, Ratio(timetable.alone_ms)),
+    ]
+    intro = (
+        "A cycle of the control loop goes from 30 measurements to an applied plan: monitor, linear regression, PA-SPS;"
+        f" random DAGs, {setup.repeats} repeats. A timetable has {setup.epochs} epochs and up to {setup.instances}"
+        f" instances; planned together, each of {timetable.many:,} takes {timetable.each_of_many_ms:.3f} ms."
+    )
+    tables = [
+        Table(
+            "A cycle of the control loop:",
+            ["operators", "edges", "median ms", "p95 ms"],
+            [
+                [
+                    f"{figure.operators:,}",
+                    f"{figure.edges:,}",
+                    f"{np.median(figure.times_ms):.2f}",
+                    f"{np.percentile(figure.times_ms, 95):.2f}",
+                ]
+                for figure in cycles
+            ],
+        ),
+        Table(
+            f"What CBA costs more than the cheapest timetable, over {gaps[0].curves:,} random load curves:",
+            ["prices", "mean gap", "worst gap", "curves at the optimum"],
+            [[gap.costs, f"{gap.mean:.2%}", f"{gap.worst:.2%}", f"{gap.exact:.1%}"] for gap in gaps],
+        ),
+    ]
+    details = {
+        "setup": asdict(setup),
+        "cycles": [asdict(figure) for figure in cycles],
+        "timetable": asdict(timetable),
+        "cba_gap": [asdict(gap) for gap in gaps],
+    }
+    report("planning", "Planning", lines, details, options, intro=intro, tables=tables, packages=["pydantic", "numba"])
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

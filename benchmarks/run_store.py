@@ -1,7 +1,5 @@
 """What recording a run costs: time on the thread of the control loop, CPU in all, bytes, and rows per second.
 
-Run ``python benchmarks/run_store.py [--json OUT] [--markdown OUT] [--quick]``.
-
 A topology of 50 operators in a line is measured once a second and decided upon every 30 s (a plan with ten terms for
 every operator, a forecast of 30 steps with two quantiles); four workers and one machine give 24 and 57 features every
 5 s, and the latencies of each second are kept. An hour of that goes through a `RunRecorder` as fast as it takes it: the
@@ -10,18 +8,15 @@ time of a call is what the loop waits. CPU is measured apart, over minutes that 
 
 from __future__ import annotations
 
-import argparse
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from _report import machine_facts, markdown_table, write_json, write_section
+from _harness import Measured, Ratio, Table, parse_options, report
 from foretide.control import Decision
 from foretide.latency import LatencyHistogram
 from foretide.records import Action, Forecast, Layout, Measurement, Plan, Term, Window
@@ -53,9 +48,9 @@ class Figures:
     ----------
     call_us, call_p99_us : float
         What the thread of the loop spends to hand over a second's records.
-    cpu_ms_per_s : float
+    cpu_ms_per_s : tuple of float
         CPU for a second of a run that keeps pace with the clock: records handed over, encoded and written by one
-        transaction each second.
+        transaction each second; of every repeat.
     rows, rows_per_s : float
         Rows in all, and how many the writer wrote per second.
     bytes_per_measurement, mb_per_hour : float
@@ -66,7 +61,7 @@ class Figures:
 
     call_us: float
     call_p99_us: float
-    cpu_ms_per_s: float
+    cpu_ms_per_s: tuple[float, ...]
     rows: int
     rows_per_s: float
     bytes_per_measurement: float
@@ -180,7 +175,7 @@ def seconds_of(topology: Topology, setup: Setup) -> list[Second]:
     return found
 
 
-def measure(setup: Setup) -> Figures:
+def measure(setup: Setup, repeats: int) -> Figures:
     topology = line(setup.operators)
     seconds = seconds_of(topology, setup)
     rows = sum(second.rows for second in seconds)
@@ -205,7 +200,7 @@ def measure(setup: Setup) -> Figures:
     return Figures(
         call_us=round(1e6 * float(np.median(calls)), 1),
         call_p99_us=round(1e6 * float(np.quantile(calls, 0.99)), 1),
-        cpu_ms_per_s=round(1e3 * paced_cpu_s(topology, seconds[:300]), 3),
+        cpu_ms_per_s=tuple(1e3 * paced_cpu_s(topology, seconds[:300]) for _ in range(repeats)),
         rows=rows,
         rows_per_s=round(rows / wall_s),
         bytes_per_measurement=round(measurement_bytes),
@@ -247,47 +242,29 @@ def measured_bytes(topology: Topology, seconds: list[Second], folder: str) -> fl
         return (stored_bytes(path) - empty) / len(seconds)
 
 
-def markdown(figures: Figures, setup: Setup, facts: dict[str, Any]) -> str:
-    used = figures.cpu_ms_per_s / 1e3
-    table = markdown_table(
+def main() -> None:
+    options = parse_options(__doc__)
+    setup = options.size(Setup(), quick=Setup(seconds=300), smoke=Setup(seconds=60))
+    figures = measure(setup, options.repeats)
+    intro = (
+        f"{setup.operators} operators measured once a second, a decision every {TD_S} s, features of {setup.workers}"
+        f" workers and a machine every {FEATURES_S} s: {figures.rows:,} rows for {setup.seconds:,} s of a run."
+    )
+    table = Table(
+        "",
         ["what", "measured"],
         [
             ["handing over a second's records, median µs (p99)", f"{figures.call_us:g} ({figures.call_p99_us:g})"],
-            [f"CPU for a second of the run, ms (target {1e3 * CPU_TARGET:g})", f"{figures.cpu_ms_per_s:g}"],
             ["rows written per second", f"{figures.rows_per_s:,.0f}"],
             ["bytes for a measurement", f"{figures.bytes_per_measurement:,.0f}"],
             ["MB for an hour of everything", f"{figures.mb_per_hour:g}"],
             ["reading the last minute and the plan in force, ms", f"{figures.read_ms:g}"],
         ],
     )
-    return f"""## Store of runs
-
-`python benchmarks/run_store.py` on {facts["cores"]} cores ({facts["processor"]}), Python {facts["python"]}.
-{setup.operators} operators measured once a second, a decision every {TD_S} s, features of {setup.workers} workers and a
-machine every {FEATURES_S} s: {figures.rows:,} rows for {setup.seconds:,} s of a run, which take
-{used:.2%} of a core.
-
-{table}
-"""
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--json", type=Path, help="write the figures to this file")
-    parser.add_argument("--markdown", type=Path, help="write a section of this file")
-    parser.add_argument("--quick", action="store_true", help="a short run that shows that it works")
-    parser.add_argument("--smoke", action="store_true", help="the shortest run there is, as in the tests")
-    options = parser.parse_args()
-    setup = Setup(seconds=60) if options.smoke else Setup(seconds=300) if options.quick else Setup()
-    figures, facts = measure(setup), machine_facts()
-    text = markdown(figures, setup, facts)
-    print(text)
-    if options.json:
-        write_json(options.json, {"machine": facts, "setup": asdict(setup), "figures": asdict(figures)})
-    if options.markdown:
-        write_section(options.markdown, "run-store", text)
-    if figures.cpu_ms_per_s > 1e3 * CPU_TARGET:
-        print(f"recording takes more than {CPU_TARGET:.0%} of a core", file=sys.stderr)
+    cpu = Ratio(figures.cpu_ms_per_s)
+    lines = [Measured("CPU for a second of the run, ms", "", "at most", 1e3 * CPU_TARGET, cpu)]
+    details = {"setup": asdict(setup), "figures": asdict(figures)}
+    report("run_store", "Store of runs", lines, details, options, intro=intro, tables=[table], packages=[])
 
 
 if __name__ == "__main__":

@@ -1,7 +1,5 @@
 """How many services per second the simulator gets through on one core, and how much memory a long run takes.
 
-Run ``python benchmarks/simulator.py [--json OUT] [--markdown OUT] [--quick]``.
-
 The topology is the four operators of PA-SPS's Twitter application, the input its smoothed trace: 59 million services
 in 20 minutes. Every 5 s replicas follow the rate at a utilisation of .9, so that none waits for long; forecasting and
 planning are left out, measurements are made as the control loop gets them. A bare first-in first-out loop, compiled by
@@ -19,7 +17,6 @@ catches up, which the model knows nothing of. The machine was busy with other wo
 
 from __future__ import annotations
 
-import argparse
 import json
 import resource
 import subprocess
@@ -27,14 +24,13 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from statistics import median
 
 import numba
 import numpy as np
 import numpy.typing as npt
 
-from _report import machine_facts, markdown_table, write_json, write_section
+from _harness import ROOT, Measured, Options, Ratio, Table, parse_options, report
 from foretide.clock import ManualClock
 from foretide.records import Plan
 from foretide.sim import Keys, MicroBatch, SimulatedSystem, SimulationSettings
@@ -45,7 +41,7 @@ TRACE = "pasps_twitter_smoothed"
 EXECUTION_S = (0.178e-3, 0.290e-3, 0.232e-3, 0.253e-3)
 TARGET_PER_S = 40e6
 TD_S = 5.0
-DATA = Path(__file__).parent / "data"
+DATA = ROOT / "benchmarks" / "data"
 NOTES = {500: " (calibrated on)", 1_500: "", 1_000: " (30 s, mostly start-up)"}
 #: Events per second of the recorded runs, the one to calibrate on first.
 RECORDED = (500, 1_500, 1_000)
@@ -81,8 +77,8 @@ class Figure:
 
     name: str
     services: int
-    services_per_s: float
-    ratio: float
+    services_per_s: tuple[float, ...]
+    ratios: tuple[float, ...]
 
 
 def twitter(case: Case) -> Topology:
@@ -163,8 +159,8 @@ def figures(repeats: int, scale: float) -> Iterator[Figure]:
             services, rate = timed(lambda case=case: simulate(case, trace, case.seconds * scale))
             rates.append(rate)
             ratios.append(rate / bare[-1])
-        yield Figure(case.name, services, median(rates), median(ratios))
-    yield Figure("a bare loop", 0, median(bare), 1.0)
+        yield Figure(case.name, services, tuple(rates), tuple(ratios))
+    yield Figure("a bare loop", 0, tuple(bare), (1.0,))
 
 
 def peak_mib(times: int) -> float:
@@ -213,7 +209,7 @@ def batch_figures() -> Iterator[BatchFigure]:
         yield BatchFigure(rate, measured, predicted, run["latency"]["p50"], system.latency.quantile_s(0.5))
 
 
-def batches_table(lines: list[BatchFigure]) -> str:
+def batches_table(lines: list[BatchFigure]) -> Table:
     rows = [
         [
             f"{line.events_per_s:,} events/s{NOTES[line.events_per_s]}",
@@ -224,58 +220,57 @@ def batches_table(lines: list[BatchFigure]) -> str:
         ]
         for line in lines
     ]
-    return markdown_table(["recorded on Spark", "batches/s", "predicted", "p50 ms", "predicted"], rows)
+    about = "Micro-batches beside all runs recorded on Spark, on a busy machine; only the first run was calibrated on:"
+    return Table(about, ["recorded on Spark", "batches/s", "predicted", "p50 ms", "predicted"], rows)
 
 
-def as_markdown(lines: list[Figure], memory: dict[str, float], facts: dict[str, object]) -> str:
-    head = (
-        "## Simulator\n\n"
-        f"`python benchmarks/simulator.py` on one of {facts['cores']} cores ({facts['processor']}), "
-        f"Python {facts['python']}, numpy {facts['numpy']}, numba {facts['numba']}.\n\n"
-        "Services per second of processor time on the four-operator Twitter topology, replicas following the rate\n"
-        "every 5 s; the ratio is to a bare FIFO loop timed just before. Target: 40 million, evenly spaced arrivals.\n\n"
-    )
+def speed_table(lines: list[Figure], memory: dict[str, float]) -> Table:
     rows = [
         [
             line.name,
             f"{line.services / 1e6:.1f}" if line.services else "",
-            f"{line.services_per_s / 1e6:.0f}",
-            f"{line.ratio:.2f}",
+            f"{median(line.services_per_s) / 1e6:.0f}",
+            str(Ratio(line.ratios)) if len(line.ratios) > 1 else "",
         ]
         for line in lines
     ]
-    table = markdown_table(["simulated", "M services", "M services/s", "of a bare loop"], rows)
     peaks = ", ".join(f"{mib:.0f} MiB for {name}" for name, mib in memory.items())
-    return f"{head}{table}\n\nPeak memory of the process: {peaks}.\n"
+    about = f"Peak memory of the process: {peaks}. Services of all ways to simulate:" if peaks else ""
+    return Table(about, ["simulated", "M services", "M services/s", "of a bare loop"], rows)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--json", type=Path, help="write the figures to this file")
-    parser.add_argument("--markdown", type=Path, help="write the section of this Markdown file")
-    parser.add_argument("--quick", action="store_true", help="a tenth of the trace, once")
-    parser.add_argument(
-        "--smoke", action="store_true", help="a thousandth of the trace, and no memory; as in the tests"
-    )
-    parser.add_argument("--memory", type=int, help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.memory:
-        print_peak(options.memory)
+    if "--memory" in sys.argv:
+        print_peak(int(sys.argv[-1]))
         return
-    repeats, scale = (1, 0.001) if options.smoke else (1, 0.1) if options.quick else (3, 1.0)
-    lines = list(figures(repeats, scale))
+    options = parse_options(__doc__)
+    write(options, list(figures(options.repeats, options.size(1.0, quick=0.1, smoke=0.001))))
+
+
+def write(options: Options, lines: list[Figure]) -> None:
+    """Write the tables, with the memory and the batches that belong to them."""
     memory = {} if options.smoke else {f"{1_200 * times:,} s": peak_mib(times) for times in (1, 10)}
-    facts = machine_facts("numba")
     batches = list(batch_figures())
-    about = "Micro-batches beside all runs recorded on Spark, on a busy machine; only the first run was calibrated on:"
-    text = f"{as_markdown(lines, memory, facts)}\n{about}\n\n{batches_table(batches)}\n"
-    print(text, end="")
-    if options.json:
-        results = [asdict(line) for line in lines]
-        data = {"trace": TRACE, "target_per_s": TARGET_PER_S, "machine": facts, "results": results, "peak_mib": memory}
-        write_json(options.json, {**data, "micro_batches": [asdict(line) for line in batches]})
-    if options.markdown:
-        write_section(options.markdown, "simulator", text)
+    intro = (
+        "Services per second of processor time, on one core, on the four-operator Twitter topology, replicas following"
+        " the rate every 5 s; the ratio is to a bare FIFO loop timed just before."
+    )
+    speed = Ratio(tuple(rate / 1e6 for rate in lines[0].services_per_s))
+    report(
+        "simulator",
+        "Simulator",
+        [Measured("million services a second, evenly spaced arrivals", "", "at least", TARGET_PER_S / 1e6, speed)],
+        {
+            "trace": TRACE,
+            "results": [asdict(line) for line in lines],
+            "peak_mib": memory,
+            "micro_batches": [asdict(line) for line in batches],
+        },
+        options,
+        intro=intro,
+        tables=[speed_table(lines, memory), batches_table(batches)],
+        packages=["numba"],
+    )
 
 
 if __name__ == "__main__":

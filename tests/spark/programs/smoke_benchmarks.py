@@ -18,15 +18,15 @@ from pyspark.sql import SparkSession
 BENCHMARKS = Path(__file__).resolve().parents[3] / "benchmarks"
 HARNESS = ("--smoke", "--results", "{folder}", "--markdown", "{folder}/benchmarks.md")
 FILES = ("--smoke", "--json", "{folder}/{name}.json", "--markdown", "{folder}/benchmarks.md")
-#: By name, in the order in which they run; `data_plane` puts a table together from what others left.
+#: By name, in the order in which they run; `bench_all` puts an overview together from what others left.
 ARGUMENTS: dict[str, tuple[str, ...]] = {
     "arrow_log": ("--rows", "2000", "--batches", "2", "--repeats", "1"),
-    "grouping": ("--smoke", "--json", "{folder}/{name}.json"),
+    "grouping": HARNESS,
     "prices": ("--smoke", "--json", "{folder}/{name}.json"),
     "forecasting": FILES,
-    "planning": FILES,
-    "run_store": FILES,
-    "simulator": FILES,
+    "planning": HARNESS,
+    "run_store": HARNESS,
+    "simulator": HARNESS,
     "service": HARNESS,
     "health": HARNESS,
     "throughput": HARNESS,
@@ -45,7 +45,7 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "attach": HARNESS,
     "kafka": HARNESS,
     "soak": ("--minutes", "0.15", "--every", "1", "--json", "{folder}/{name}.json"),
-    "data_plane": ("--no-run", "--results", "{folder}", "--markdown", "{folder}/benchmarks.md"),
+    "bench_all": ("--no-run", "--results", "{folder}", "--markdown", "{folder}/benchmarks.md"),
 }
 
 
