@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import subprocess
+import tempfile
 import time
 import urllib.request
 from collections.abc import Iterator, Mapping
@@ -19,19 +20,19 @@ from numpy.typing import NDArray
 
 from _streams import scratch
 
-__all__ = ["Cluster", "calls", "find_python", "run_job", "start_cluster"]
+__all__ = ["Cluster", "WarmJobs", "calls", "find_python", "start_cluster"]
 
 ROOT = Path(__file__).resolve().parents[1]
 JOB = ROOT / "benchmarks" / "flink_job.py"
-#: Larger batches and bundles than the defaults, which halve the rate; found by trying.
-TUNED = {"python.fn-execution.arrow.batch.size": "10000", "python.fn-execution.bundle.size": "100000"}
+#: Events in a bundle and in an Arrow batch that are tried, of which the fastest is compared: the defaults, and larger.
+SWEPT = (("100000", "10000"), ("200000", "50000"), ("400000", "100000"))
 #: For latency and gaps instead: small bundles that do not wait.
 PROMPT = {
     "python.fn-execution.arrow.batch.size": "1000",
     "python.fn-execution.bundle.size": "1000",
     "python.fn-execution.bundle.time": "20",
 }
-MISSING = "PyFlink is not installed; `make bench-flink` installs it into .venv-flink and runs this."
+MISSING = "PyFlink is not installed; `make flink` installs it into .venv-flink."
 
 
 def find_python() -> Path | None:
@@ -43,29 +44,63 @@ def find_python() -> Path | None:
     return python if found.returncode == 0 else None
 
 
-def _environment(progress: Path) -> dict[str, str]:
+def _environment() -> dict[str, str]:
     return {
         **os.environ,
         "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT / "examples")]),
-        "FLINK_JOB_PROGRESS": str(progress),
         # A local job would run all its Python in one process, and its parallel parts would wait for each other.
         "_python_worker_execution_mode": "process",
     }
 
 
-def run_job(python: Path, rows: int, parallelism: int, settings: Mapping[str, str] | None = None) -> float:
-    """Run the job over `rows` events; return events per second after the first quarter of them."""
-    with scratch() as path:
-        command = [str(python), str(JOB), "--rows", str(rows), "--parallelism", str(parallelism)]
-        for key, value in (TUNED if settings is None else settings).items():
-            command += ["--set", f"{key}={value}"]
-        done = subprocess.run(command, env=_environment(path), capture_output=True, text=True)
-        if done.returncode:
-            raise RuntimeError(f"PyFlink: expected the job to finish, got\n{done.stderr[-4000:]}")
-        instants, counts = calls(path)
-    passed = np.cumsum(counts)
-    skip = int(np.searchsorted(passed, 0.25 * passed[-1]))
-    return float((passed[-1] - passed[skip]) / (instants[-1] - instants[skip]))
+class WarmJobs:
+    """A process that runs the job as often as asked, so that every turn finds its virtual machine warm.
+
+    Python workers are started by every job anew, as PyFlink does; the first quarter of a turn's events does not count.
+    """
+
+    def __init__(self, python: Path, rows: int, parallelism: int) -> None:
+        self._rows = rows
+        command = [str(python), str(JOB), "--turns", "--rows", str(rows), "--parallelism", str(parallelism)]
+        self._log = tempfile.TemporaryFile("w+")
+        self._process = subprocess.Popen(
+            command, env=_environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, text=True
+        )
+
+    def rate(self, settings: Mapping[str, str], *, fused: bool) -> float:
+        """Run a job and return its events per second."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        with scratch() as path:
+            given = [f"{key}={value}" for key, value in settings.items()]
+            self._process.stdin.write(" ".join([str(path), "fused" if fused else "apart", *given]) + "\n")
+            self._process.stdin.flush()
+            # Flink may print before the answer; the process ends without one if the job fails.
+            while (line := self._process.stdout.readline()).strip() != "done":
+                if not line:
+                    self._log.seek(0)
+                    raise RuntimeError(f"PyFlink: expected the job to finish, got\n{self._log.read()[-4000:]}")
+            instants, counts = calls(path)
+        passed = np.cumsum(counts)
+        skip = int(np.searchsorted(passed, 0.25 * passed[-1]))
+        return float((passed[-1] - passed[skip]) / (instants[-1] - instants[skip]))
+
+    def tuned(self, *, fused: bool) -> dict[str, str]:
+        """Return the settings of the sweep under which the job is fastest."""
+        rates = {}
+        for bundle, arrow in SWEPT:
+            settings = {"python.fn-execution.bundle.size": bundle, "python.fn-execution.arrow.batch.size": arrow}
+            rates[bundle, arrow] = (self.rate(settings, fused=fused), settings)
+        return max(rates.values(), key=lambda one: one[0])[1]
+
+    def close(self) -> None:
+        """End the process."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(30)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+        self._log.close()
 
 
 def calls(progress: Path) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
@@ -124,7 +159,7 @@ def start_cluster(python: Path, slots: int, port: int = 8391) -> Iterator[Cluste
         progress.mkdir()
         _configure(conf / "config.yaml", slots, port, path)
         environment = {
-            **_environment(progress),
+            **_environment(),
             "FLINK_CONF_DIR": str(conf),
             "FLINK_LOG_DIR": str(path),
             "FLINK_PID_DIR": str(path),
@@ -144,7 +179,7 @@ def start_cluster(python: Path, slots: int, port: int = 8391) -> Iterator[Cluste
         try:
             cluster = Cluster(progress, port)
             _wait_until(lambda: cluster._ask("/overview").get("slots-available", 0) >= slots, 90.0)
-            _submit(python, environment, port, next((home / "opt").glob("flink-python*.jar")))
+            _submit(python, environment, port, progress, next((home / "opt").glob("flink-python*.jar")))
             cluster.wait_until_running()
             yield cluster
         finally:
@@ -189,7 +224,7 @@ def _configure(file: Path, slots: int, port: int, path: Path) -> None:
     file.write_text("".join(f"{key}: {json.dumps(value)}\n" for key, value in settings.items()), encoding="utf-8")
 
 
-def _submit(python: Path, environment: Mapping[str, str], port: int, jar: Path) -> None:
+def _submit(python: Path, environment: Mapping[str, str], port: int, progress: Path, jar: Path) -> None:
     settings = {
         "execution.target": "remote",
         "rest.address": "localhost",
@@ -198,6 +233,7 @@ def _submit(python: Path, environment: Mapping[str, str], port: int, jar: Path) 
         **PROMPT,
     }
     command = [str(python), str(JOB), "--rows", "0", "--rate", "5000", "--parallelism", "4", "--detached"]
+    command += ["--progress", str(progress)]
     for key, value in settings.items():
         command += ["--set", f"{key}={value}"]
     done = subprocess.run(command, env=dict(environment), capture_output=True, text=True, timeout=180)

@@ -150,8 +150,9 @@ def run_by_hand(
     work: Callable[[DataFrame], int],
     *,
     until: Callable[[Batches], bool],
+    source: str = "foretide-trace",
 ) -> Batches:
-    """Run a hand-written query on the source ``foretide-trace``, each batch by `work`, which returns its rows."""
+    """Run a hand-written query on a source, each batch by `work`, which returns its rows."""
     found = Batches()
     done: list[bool] = []
     idle = threading.Event()
@@ -162,9 +163,9 @@ def run_by_hand(
         idle.set()
 
     with scratch() as path:
-        source = spark.readStream.format("foretide-trace").options(**{k: str(v) for k, v in options.items()})
+        reader = spark.readStream.format(source).options(**{k: str(v) for k, v in options.items()})
         query = (
-            source.load()
+            reader.load()
             .writeStream.foreachBatch(run_batch)
             .option("checkpointLocation", str(path / "checkpoint"))
             .trigger(processingTime="0 seconds")

@@ -1,9 +1,9 @@
 """Kafka: events of a topic through an operator into another topic, Foretide against plain PySpark.
 
-Same broker, same topic, same function, same rows per batch, two slots on either side. Plain PySpark is its Kafka
-source, `mapInArrow`, and its Kafka sink, which sends a batch again after a failure; Foretide sends it in one
-transaction. Spark's connector is fetched from Maven Central; ``--connector`` names another version of it, ``--jars``
-a folder with it, where the one of the installed PySpark cannot be had.
+Same broker, same topic, same function, same rows per batch, as many tasks as slots on either side, and producers that
+wait and compress alike. Plain PySpark is its Kafka source, `mapInArrow`, and its Kafka sink, which sends a batch again
+after a failure; Foretide sends it in one transaction. Spark's connector is fetched from Maven Central; ``--connector``
+names another version of it, ``--jars`` a folder with it, where the one of the installed PySpark cannot be had.
 """
 
 from __future__ import annotations
@@ -33,6 +33,13 @@ SLOTS = 2
 SKIPPED = 2
 SCHEMA = "id long, text string, price double"
 _TIMEOUT_S = 600.0
+#: How Spark's sink sends: as Foretide's producers do, with batches as large as the client may make them.
+SENDING = {
+    "kafka.linger.ms": "5",
+    "kafka.compression.type": "lz4",
+    "kafka.batch.size": str(1 << 20),
+    "kafka.buffer.memory": str(128 << 20),
+}
 
 
 def enrich(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -85,6 +92,7 @@ def plain(spark: SparkSession, servers: str, source: str, sink: str, rows: int, 
             .option("startingOffsets", "earliest")
             .option("maxOffsetsPerTrigger", rows)
             .load()
+            .coalesce(SLOTS)
             .select(values)
             .select("value.*")
             .mapInArrow(mapped, SCHEMA)
@@ -93,6 +101,7 @@ def plain(spark: SparkSession, servers: str, source: str, sink: str, rows: int, 
         query = (
             frame.writeStream.format("kafka")
             .option("kafka.bootstrap.servers", servers)
+            .options(**SENDING)
             .option("topic", sink)
             .option("checkpointLocation", str(path / "checkpoint"))
             .trigger(processingTime="0 seconds")

@@ -1,8 +1,9 @@
 """Silence at the sink when replicas change, at 5 000 events/s.
 
 The Twitter detection runs chained, and its replicas change every few seconds. For each change, the longest gap between
-two commits around it is compared with the longest gap of as many commits before it. Where PyFlink is installed, its
-adaptive scheduler rescales the same job on the same machine, and the same is done with its output.
+two commits in the seconds after it is compared with the longest gap in as many seconds before it; the two spans and
+those of other changes do not overlap. Where PyFlink is installed, its adaptive scheduler rescales the same job on the
+same machine in turn with ours, and the same is done with its output.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ RATE = 5_000
 # Slots of the stage, one operator of four having all but three of them.
 CYCLE = (8, 5, 7, 4)
 WARM_S = 8.0
+# The part of the time between two changes that is looked at before, and after, each: they must not overlap.
+SPAN = 0.45
 
 
 def silences(ended_s: NDArray[np.float64], changes_s: list[float], span_s: float) -> list[tuple[float, float]]:
@@ -56,7 +59,7 @@ def ours(
 
     settings = EngineSettings(first_rows=1_000_000)
     found = run_topology(detection({"trace": trace, "started_at": started_at_s}), spark, settings, until=until)
-    return silences(np.array(found.ended_s), changes_s, 0.8 * every_s)
+    return silences(np.array(found.ended_s), changes_s, SPAN * every_s)
 
 
 def flinks(python: Path, changes: int, every_s: float) -> list[tuple[float, float]]:
@@ -68,7 +71,7 @@ def flinks(python: Path, changes: int, every_s: float) -> list[tuple[float, floa
             changes_s.append(cluster.rescale(CYCLE[number % len(CYCLE)]))
         time.sleep(every_s)
         instants, _ = calls(cluster.progress)
-    return silences(instants, changes_s, 0.8 * every_s)
+    return silences(instants, changes_s, SPAN * every_s)
 
 
 def shown(name: str, found: list[tuple[float, float]]) -> None:
@@ -77,36 +80,48 @@ def shown(name: str, found: list[tuple[float, float]]) -> None:
 
 
 def main() -> None:
-    options = parse_options(__doc__, repeats=3)
-    changes, every_s, warm_s = options.size((8, 6.0, WARM_S), quick=(2, 4.0, WARM_S), smoke=(1, 2.0, 2.0))
+    options = parse_options(__doc__)
+    changes, every_s, warm_s = options.size((5, 8.0, WARM_S), quick=(2, 4.0, WARM_S), smoke=(1, 2.0, 2.0))
     python = None if options.smoke else find_python()
     progress(f"rescale gap: {changes} changes a turn, one every {every_s:.0f} s, at {RATE:,} events/s")
-    found: dict[str, list[tuple[float, float]]] = {"Foretide": [], "PyFlink": []}
+    turns: dict[str, list[list[tuple[float, float]]]] = {"Foretide": [], "PyFlink": []}
     with scratch() as path:
         trace = constant_trace(path, RATE, 3600)
         for turn in range(options.repeats):
             spark = open_session("local[8]")
-            found["Foretide"] += ours(spark, trace, changes, every_s, warm_s)
+            turns["Foretide"].append(ours(spark, trace, changes, every_s, warm_s))
             spark.stop()
-            shown(f"{turn + 1}/{options.repeats} Foretide", found["Foretide"][-changes:])
+            shown(f"{turn + 1}/{options.repeats} Foretide", turns["Foretide"][-1])
             if python is not None:
-                found["PyFlink"] += flinks(python, changes, 2 * every_s)
-                shown(f"{turn + 1}/{options.repeats} PyFlink", found["PyFlink"][-changes:])
-    report("rescale_gap", "Silence when replicas change", lines(found), {"rate": RATE, "gaps_s": found}, options)
+                turns["PyFlink"].append(flinks(python, changes, 2 * every_s))
+                shown(f"{turn + 1}/{options.repeats} PyFlink", turns["PyFlink"][-1])
+    intro = f"{changes} changes of replicas a turn, one every {every_s:g} s, at {RATE:,} events/s."
+    report(
+        "rescale_gap",
+        "Silence when replicas change",
+        lines(turns["Foretide"], turns["PyFlink"]),
+        {"rate": RATE, "gaps_s": turns},
+        options,
+        intro=intro,
+    )
 
 
-def lines(found: dict[str, list[tuple[float, float]]]) -> list[Measured]:
-    pairs = tuple(around / before for around, before in found["Foretide"])
-    mine = Ratio(pairs) if pairs else None
+def lines(mine: list[list[tuple[float, float]]], theirs: list[list[tuple[float, float]]]) -> list[Measured]:
+    """Return both comparisons: every change with the time before it, and every turn with PyFlink's."""
+    changes = tuple(around / before for turn in mine for around, before in turn)
     what = "longest silence at the sink after a change of replicas"
     # A batch now and then is longer than its neighbours; a tenth is well within that.
-    against_itself = Measured(what, "the same span before the change", "at most", 1.1, mine)
-    if not found["PyFlink"]:
-        none = Measured(what, "PyFlink's adaptive rescale", "at most", 1.0, None, MISSING)
-        return [against_itself, none]
-    theirs = median(around for around, _ in found["PyFlink"])
-    against_flink = Ratio(tuple(around / theirs for around, _ in found["Foretide"]))
-    return [against_itself, Measured(what, "PyFlink's adaptive rescale (median)", "at most", 1.0, against_flink)]
+    itself = Ratio(changes) if changes else None
+    against_itself = Measured(what, "the same span before the change", "at most", 1.1, itself)
+    rescales = tuple(_around(one) / _around(other) for one, other in zip(mine, theirs, strict=False))
+    flink = Ratio(rescales) if rescales else None
+    against_flink = Measured(what, "PyFlink's adaptive rescale", "at most", 0.2, flink, "" if flink else MISSING)
+    return [against_itself, against_flink]
+
+
+def _around(turn: list[tuple[float, float]]) -> float:
+    """Return the usual silence of a turn."""
+    return median(around for around, _ in turn)
 
 
 if __name__ == "__main__":
