@@ -10,10 +10,12 @@ import gc
 import importlib
 import os
 import sys
+from collections.abc import Callable
+from typing import Any
 
 from foretide.spark.settings import PRELOAD_VARIABLE
 
-__all__ = ["preload"]
+__all__ = ["leave_quietly", "preload"]
 
 _ALWAYS = (
     "numpy",
@@ -37,8 +39,25 @@ def preload() -> None:
     gc.freeze()
 
 
+def leave_quietly(worker: Callable[[Any, bool], int]) -> Callable[[Any, bool], int]:
+    """Return the daemon's `worker` such that it ends without a traceback where Spark has hung up on it.
+
+    Spark closes the connections of readers when their query ends. Over sockets of the file system the worker's last
+    flush then fails, and PySpark would print a page about it at the end of every run.
+    """
+
+    def quiet_worker(sock: Any, authenticated: bool) -> int:
+        try:
+            return worker(sock, authenticated)
+        except BrokenPipeError:
+            return 1
+
+    return quiet_worker
+
+
 if __name__ == "__main__":
     preload()
-    from pyspark.daemon import manager
+    from pyspark import daemon
 
-    manager()
+    daemon.worker = leave_quietly(daemon.worker)
+    daemon.manager()
