@@ -51,7 +51,7 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
 
 def run(name: str, folder: Path) -> None:
     """Run one benchmark; a target that it misses is no failure here."""
-    sys.argv = [f"{name}.py", *(part.format(name=name, folder=folder) for part in ARGUMENTS[name])]
+    sys.argv = [str(BENCHMARKS / f"{name}.py"), *(part.format(name=name, folder=folder) for part in ARGUMENTS[name])]
     printed = io.StringIO()
     try:
         with contextlib.redirect_stdout(printed):

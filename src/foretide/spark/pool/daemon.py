@@ -59,5 +59,5 @@ if __name__ == "__main__":
     preload()
     from pyspark import daemon
 
-    daemon.worker = leave_quietly(daemon.worker)
+    daemon.worker = leave_quietly(daemon.worker)  # type: ignore[assignment]
     daemon.manager()
