@@ -13,7 +13,8 @@ from foretide.forecast import Auto, Series
 from foretide.forecast.backtest import Progress
 from foretide.forecast.csv_history import read_history
 from foretide.forecast.deep import BiGru
-from foretide.forecast.mixture.panel import KEPT, filled
+from foretide.forecast.mixture.panel import KEPT
+from foretide.forecast.series import carried
 from foretide.records import Floats, Ints
 
 HORIZON = 6
@@ -91,7 +92,7 @@ def choose_network(protocol: Protocol, quick: bool) -> tuple[BiGru, list[dict[st
 
 def network_paths(network: BiGru, protocol: Protocol) -> Floats:
     """Return the network's forecasts at every origin of the test period."""
-    known = filled(protocol.series.values)
+    known = carried(protocol.series.values)
     size = network.trained.window if network.trained is not None else network.window
     windows = np.lib.stride_tricks.sliding_window_view(known, size)[protocol.origins - size]
     return network.predict_many(windows)
@@ -99,7 +100,7 @@ def network_paths(network: BiGru, protocol: Protocol) -> Floats:
 
 def naive_paths(protocol: Protocol) -> Floats:
     """Return the last value, at every origin."""
-    last = filled(protocol.series.values)[protocol.origins - 1]
+    last = carried(protocol.series.values)[protocol.origins - 1]
     return np.repeat(last[:, None], HORIZON, axis=1)
 
 

@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from foretide.errors import ForecastError
-from foretide.records import Floats
+from foretide.records import Floats, Ints
 
-__all__ = ["Series", "bridged", "last_value"]
+__all__ = ["Series", "bridged", "carried", "interpolated", "last_value"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +95,42 @@ def bridged(values: Floats) -> Floats:
     known = np.flatnonzero(finite)
     if not known.size:
         return values[known]
-    inside = np.arange(known[0], known[-1] + 1)
+    return _lines(values, known, np.arange(known[0], known[-1] + 1))
+
+
+def interpolated(values: Floats) -> Floats:
+    """Return `values` without gaps: straight lines inside, the nearest value at either end; all 0 if none is known.
+
+    A straight line leads to a value that was not known yet: where forecasts are judged, use `carried`.
+
+    >>> interpolated(np.array([np.nan, 1.0, np.nan, 3.0, np.nan]))
+    array([1., 1., 2., 3., 3.])
+    """
+    known = np.flatnonzero(np.isfinite(values))
+    if known.size == values.size:
+        return values
+    return _lines(values, known, np.arange(values.size)) if known.size else np.zeros_like(values)
+
+
+def carried(values: Floats) -> Floats:
+    """Return `values` with the last known one in each gap, which is all that was known at the time.
+
+    Before the first known value, of which no forecast can be judged, that one stands; all are 0 if none is known.
+
+    >>> carried(np.array([np.nan, 1.0, np.nan, 3.0, np.nan]))
+    array([1., 1., 1., 3., 3.])
+    """
+    known = np.isfinite(values)
+    if known.all():
+        return values
+    if not known.any():
+        return np.zeros_like(values)
+    last = np.maximum.accumulate(np.where(known, np.arange(values.size), int(np.argmax(known))))
+    found: Floats = values[last]
+    return found
+
+
+def _lines(values: Floats, known: Ints, places: Ints) -> Floats:
     # Halves, so that the difference of two huge values stays finite.
-    filled: Floats = np.interp(inside, known, values[known] / 2) * 2
-    return filled
+    found: Floats = np.interp(places, known, values[known] / 2) * 2
+    return found

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import copy
 import threading
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
@@ -11,8 +12,11 @@ import pytest
 from foretide.errors import ConfigError, ForecastError
 from foretide.forecast import Auto, Basic, Forecaster, Series, load_forecaster, make_forecaster
 from foretide.forecast.background import Job
+from foretide.forecast.mixture.cheap_experts import MEAN, CheapExpert, cheap_table
+from foretide.forecast.mixture.mixed_pass import look_ahead
 from foretide.forecast.mixture.panel import KEPT
 from foretide.forecast.models.seasonal import SeasonalRegression, find_cycle, find_season
+from foretide.forecast.series import carried
 from foretide.records import Floats
 
 
@@ -59,6 +63,30 @@ def test_a_gap_at_the_end_is_forecast_over() -> None:
     whole = 10.0 * np.arange(60.0)
     gap = np.r_[whole[:57], np.full(3, np.nan)]
     assert Auto().fit(gap).predict(2).mean == pytest.approx([600.0, 610.0], rel=0.02)
+
+
+def test_what_was_said_within_a_gap_does_not_depend_on_what_came_after_it() -> None:
+    def record(after: float) -> Floats:
+        values = season(800).values
+        values[700:710] = np.nan
+        values[710:] += after
+        model = Auto(background=False, dear=()).fit(values)
+        panel = model._panel
+        assert panel is not None and panel.names == ("seasonal-ridge",)
+        return panel.record(800, 101)
+
+    calm, jump = record(0.0), record(500.0)
+    assert np.array_equal(calm[:11], jump[:11]), "origins 700 to 710, within the gap"
+    assert not np.array_equal(calm[11:], jump[11:])
+
+
+def test_experts_are_not_judged_by_values_that_were_not_measured() -> None:
+    values = np.r_[np.tile([10.0, 20.0], 40), np.full(120, np.nan), 10.0, 20.0]
+    experts, ends = cheap_table((CheapExpert(MEAN, 0.0), CheapExpert(MEAN, 1.0))), np.array([1])
+    forecast = partial(look_ahead, table=experts, sums=np.zeros((2, 1)), others=np.empty((values.size, 0, 0)))
+    _, _, trusted = forecast(carried(values), values, ends=ends, levels=np.array([0.9]))
+    _, _, fooled = forecast(carried(values), carried(values), ends=ends, levels=np.array([0.9]))
+    assert trusted[0, 0] > 0.9 > fooled[0, 0], "the last value is always right if gaps count as measured"
 
 
 def test_many_series_say_what_each_alone_says() -> None:

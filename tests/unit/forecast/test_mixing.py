@@ -125,7 +125,7 @@ def test_the_pass_mixes_other_experts_only_as_far_ahead_as_they_look() -> None:
     table, ends = cheap_table((CheapExpert(MEAN, 0.2),)), np.array([1, 3])
     others = np.full((80, 1, 1), np.nan)
     others[:, 0, 0] = np.r_[values[1:], 10.0]
-    mean, offsets, weights = look_ahead(values, table, np.zeros((1, 3)), others, ends, np.array([0.9]))
+    mean, offsets, weights = look_ahead(values, values, table, np.zeros((1, 3)), others, ends, np.array([0.9]))
     assert weights[1, 0] > 0.9 and weights[1, 1] == 0
     assert mean[0] == pytest.approx(10.0, abs=0.5) and mean[1] == mean[2] == pytest.approx(15.0, abs=1.5)
     assert offsets.shape == (1, 4)

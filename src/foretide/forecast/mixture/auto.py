@@ -19,10 +19,11 @@ from foretide.forecast.base import LEVELS, Array, Forecaster, Series
 from foretide.forecast.mixture.cheap_experts import CHEAP_EXPERTS, cheap_names, cheap_table, damped_sums
 from foretide.forecast.mixture.lead_errors import difference_quantiles
 from foretide.forecast.mixture.mixed_pass import block_ends, look_ahead, look_ahead_many
-from foretide.forecast.mixture.panel import KEPT, ExpertPanel, filled
+from foretide.forecast.mixture.panel import KEPT, ExpertPanel
 from foretide.forecast.mixture.study import Study, study
 from foretide.forecast.models.seasonal_trees import SeasonalTrees
 from foretide.forecast.scaling import rates, scale_of
+from foretide.forecast.series import carried
 from foretide.forecast.training.archive import Arrays
 from foretide.records import Floats, Forecast
 
@@ -170,10 +171,11 @@ class Auto(Forecaster):
         """Run all experts over the last values, mix them, and calibrate."""
         gap = min(_gap(self._series.values), _LONGEST_GAP)
         steps = horizon + gap
-        recent = values[-KEPT:]
+        measured, recent = _as_known(self._series.values)
         ends = block_ends(steps)
         others = self._others(recent.size, steps)
-        mean, offsets, weights = look_ahead(recent, _TABLE, damped_sums(_TABLE, steps), others, ends, levels)
+        sums = damped_sums(_TABLE, steps)
+        mean, offsets, weights = look_ahead(recent, measured, _TABLE, sums, others, ends, levels)
         self._note_weights(weights, ends)
         stand_in = difference_quantiles(recent[-_CHANGES:], levels, steps)
         offsets = np.where(np.isnan(offsets), np.column_stack((stand_in, stand_in.mean(axis=1))), offsets)
@@ -216,7 +218,7 @@ class Auto(Forecaster):
     def _train(self, history: Series) -> None:
         self._panel, self._weights, self._studied_at, self._trained_at = None, {}, self._seen, 0
         self._job.drop()
-        known = filled(self._series.values)
+        known = carried(self._series.values)
         if known.size >= _LONG:
             self._experts().learn_season(known, self._seen)
             self._trained_at = self._seen
@@ -225,7 +227,7 @@ class Auto(Forecaster):
     def _observe(self, new: Series) -> None:
         if self._panel is None and self._series.values.size < _LONG:
             return
-        known = filled(self._series.values)
+        known = carried(self._series.values)
         self._experts().follow(new, known, self._seen)
         self._take(self._job.result())
         if self._seen - self._studied_at >= self.refit_every and not self._job.running:
@@ -293,14 +295,14 @@ class Auto(Forecaster):
 
 def _look_ahead_all(table: Floats, horizon: int, levels: Floats) -> tuple[Floats, Floats]:
     """Return mean and quantiles, those of the mean over all steps last, of series of which each has a value."""
-    rows = np.array([filled(row) for row in table]) if np.isnan(table).any() else table
+    rows = np.array([carried(row) for row in table]) if np.isnan(table).any() else table
     scales = np.array([scale_of(row) for row in rows])[:, None]
-    rows = np.ascontiguousarray(rows / scales)
+    rows, measured = np.ascontiguousarray(rows / scales), np.ascontiguousarray(table / scales)
     sums, ends = damped_sums(_TABLE, horizon), block_ends(horizon)
     workers = min(os.cpu_count() or 1, 1 + len(rows) // _WORTH_THREADS)
-    parts = np.array_split(rows, workers)
+    parts = zip(np.array_split(rows, workers), np.array_split(measured, workers), strict=True)
     with ThreadPoolExecutor(workers) as pool:
-        found = list(pool.map(lambda part: look_ahead_many(part, _TABLE, sums, ends, levels), parts))
+        found = list(pool.map(lambda part: look_ahead_many(part[0], part[1], _TABLE, sums, ends, levels), parts))
     mean, offsets = np.concatenate([part[0] for part in found]), np.concatenate([part[1] for part in found])
     for row in np.flatnonzero(np.isnan(offsets).any(axis=(1, 2))).tolist():
         changes = difference_quantiles(rows[row, -_CHANGES:], levels, horizon)
@@ -309,6 +311,15 @@ def _look_ahead_all(table: Floats, horizon: int, levels: Floats) -> tuple[Floats
     around = np.concatenate((mean, mean.mean(axis=1, keepdims=True)), axis=1)[:, None, :] + offsets
     quantiles = np.sort(np.stack([rates(row, scale) for row, scale in zip(around, scales[:, 0], strict=True)]), axis=1)
     return np.stack([rates(row, scale) for row, scale in zip(mean, scales[:, 0], strict=True)]), quantiles
+
+
+def _as_known(values: Floats) -> tuple[Floats, Floats]:
+    """Return the last values from the first known to the last, scaled: NaN where missing, and the last one there."""
+    known = np.flatnonzero(np.isfinite(values))
+    inside = values[known[0] : known[-1] + 1]
+    scale = scale_of(inside[np.isfinite(inside)])
+    measured = inside[-KEPT:] / scale
+    return measured, measured if known.size == inside.size else carried(inside)[-KEPT:] / scale
 
 
 def _finite(values: Floats) -> Floats:

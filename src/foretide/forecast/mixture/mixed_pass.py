@@ -25,14 +25,16 @@ def block_ends(horizon: int) -> Ints:
 
 @njit
 def look_ahead(
-    values: Floats, table: Floats, sums: Floats, others: Floats, ends: Ints, levels: Floats
+    values: Floats, measured: Floats, table: Floats, sums: Floats, others: Floats, ends: Ints, levels: Floats
 ) -> tuple[Floats, Floats, Floats]:
     """Return the mean of each step, quantiles of each step and of their mean, and the weights of the experts.
 
     Parameters
     ----------
     values : array
-        The series, without gaps.
+        The series, with the last known value in each gap.
+    measured : array
+        The series, NaN in gaps: experts are not judged by what was not measured.
     table, sums : array
         The cheap experts, and their damped sums over the horizon.
     others : array over origins, other experts, steps
@@ -58,24 +60,26 @@ def look_ahead(
     for block in range(ends.size):
         end = ends[block]
         forecasts = _block_means(states, sums, others, begin, end)
-        actual = _actual(values, begin, end)
+        actual = _actual(measured, begin, end)
         used = mix(forecasts, actual, end)
         if count > cheap:
             used = blend(forecasts, used, actual, end, cheap)
         _add_paths(states, sums, others, used, begin, end, paths)
         weights[:, block] = used[-1]
         begin = end
-    return paths[-1], _calibrated(values, paths, levels), weights
+    return paths[-1], _calibrated(measured, paths, levels), weights
 
 
 @njit
-def look_ahead_many(rows: Floats, table: Floats, sums: Floats, ends: Ints, levels: Floats) -> tuple[Floats, Floats]:
+def look_ahead_many(
+    rows: Floats, measured: Floats, table: Floats, sums: Floats, ends: Ints, levels: Floats
+) -> tuple[Floats, Floats]:
     """Return means and quantiles as `look_ahead` does, for many series of the same length with cheap experts alone."""
     none = np.empty((rows.shape[1], 0, 0))
     means = np.empty((len(rows), sums.shape[1]))
     quantiles = np.empty((len(rows), levels.size, sums.shape[1] + 1))
     for row in range(len(rows)):
-        means[row], quantiles[row], _ = look_ahead(rows[row], table, sums, none, ends, levels)
+        means[row], quantiles[row], _ = look_ahead(rows[row], measured[row], table, sums, none, ends, levels)
     return means, quantiles
 
 

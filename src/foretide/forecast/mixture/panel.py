@@ -15,26 +15,11 @@ from foretide.forecast.models.seasonal import SeasonalRegression
 from foretide.forecast.training.archive import Arrays
 from foretide.records import Floats
 
-__all__ = ["KEPT", "ExpertPanel", "filled"]
+__all__ = ["KEPT", "ExpertPanel"]
 
 #: Origins of which forecasts are kept, which is as far back as experts are compared.
 KEPT = 512
 SEASONAL = "seasonal-ridge"
-
-
-def filled(values: Floats) -> Floats:
-    """Return `values` without gaps: straight lines inside, the nearest value at either end; all 0 if none is known.
-
-    >>> filled(np.array([np.nan, 1.0, np.nan, 3.0, np.nan]))
-    array([1., 1., 2., 3., 3.])
-    """
-    known = np.flatnonzero(np.isfinite(values))
-    if known.size == values.size:
-        return values
-    if not known.size:
-        return np.zeros_like(values)
-    found: Floats = np.interp(np.arange(values.size), known, values[known] / 2) * 2
-    return found
 
 
 class ExpertPanel:

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from foretide.forecast.base import Forecaster, Series
-from foretide.forecast.mixture.panel import filled
 from foretide.forecast.models.seasonal import SeasonalRegression
+from foretide.forecast.series import carried
 
 __all__ = ["Study", "study"]
 
@@ -38,7 +38,7 @@ def study(history: Series, seen: int, ahead: int, names: tuple[str, ...]) -> Cal
     """Return the task that trains the regression and the models of these names on `history`, which ends with `seen`."""
 
     def task() -> Study:
-        known = filled(history.values)
+        known = carried(history.values)
         seasonal = SeasonalRegression.learn(known, seen - known.size, ahead)
         return Study(seen, seasonal, {name: model for name in names if (model := _trained(name, history)) is not None})
 

@@ -11,9 +11,9 @@ import numpy as np
 from pydantic import Field, PrivateAttr
 
 from foretide.forecast.base import Array, Forecaster, Series
-from foretide.forecast.mixture.panel import filled
 from foretide.forecast.models.seasonal import SeasonalRegression, find_cycle
 from foretide.forecast.scaling import scale_of
+from foretide.forecast.series import carried
 from foretide.forecast.training.archive import Arrays
 from foretide.records import Floats, Ints
 
@@ -58,7 +58,7 @@ class SeasonalTrees(Forecaster):
 
     def forecast_mean(self, values: Floats, horizon: int) -> Floats:
         """Add the expected differences to the last value."""
-        known = filled(self._series.values)
+        known = carried(self._series.values)
         if self._learnt_forest is None or known.size <= self._learnt_forest.reach:
             return np.full(horizon, values[-1])
         path = self._learnt_forest.paths(known, self._seen - known.size, np.array([known.size - 1]))[0]
@@ -67,7 +67,7 @@ class SeasonalTrees(Forecaster):
         return mean
 
     def _train(self, history: Series) -> None:
-        known = filled(self._series.values)
+        known = carried(self._series.values)
         self._learnt_forest = None
         if known.size < _ROWS or not np.isfinite(self._series.values).any():
             return

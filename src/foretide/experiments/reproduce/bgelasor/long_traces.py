@@ -12,7 +12,7 @@ import numpy as np
 from foretide.errors import ConfigError
 from foretide.forecast import Series
 from foretide.forecast.csv_history import read_history
-from foretide.forecast.mixture.panel import filled
+from foretide.forecast.series import interpolated
 from foretide.records import Floats
 
 __all__ = ["LOADS", "TRACES_VARIABLE", "input_lines", "long_trace", "traces_folder"]
@@ -71,7 +71,7 @@ def long_trace(load: str, folder: Path | None) -> Series:
     if folder is None:
         return Series(_made_up(load, step_s), step_s, 0.0, load)
     series = read_history(folder / _file(load), "tuples", "datetime").series
-    return Series(filled(series.values) / series.step_s, series.step_s, series.ended_at_s, load)
+    return Series(interpolated(series.values) / series.step_s, series.step_s, series.ended_at_s, load)
 
 
 def _file(load: str) -> str:
