@@ -15,13 +15,12 @@ from pydantic import Field
 from foretide.config import Settings
 from foretide.errors import ConfigError, NotReadyError
 from foretide.forecast.base import Forecaster, Series, last_value
-from foretide.forecast.metrics import bootstrap_interval, coverage, mae, mape, pinball, rmse
+from foretide.forecast.scoring import JUDGED, Losses, Outcome, compare, places_of, score
 from foretide.records import Floats, Ints
 
 __all__ = ["Backtest", "BacktestOptions", "ModelRun", "backtest"]
 
-#: The level of the quantile that is judged.
-LEVEL = 0.9
+_HALF, _HIGH = 0.5, 0.9
 Progress = Callable[[str, int, int], None]
 
 
@@ -49,10 +48,11 @@ class ModelRun:
     failures : int
         Forecasts in which the last value stood in for a model that raised an error.
     scores : mapping of str to float
-        ``mape``, ``rmse``, ``mae``, ``pinball_90`` and ``coverage_90`` of the mean over the horizon; pinball is divided
-        by the mean rate. NaN where no origin counts.
+        The measures, see `foretide.forecast.scoring.score`; NaN where no origin counts.
     intervals : mapping of str to (float, float)
         90 % confidence intervals of the same.
+    ratios : mapping of str to (float, float, float)
+        Measures over those of the first model: the ratio, and its 90 % confidence interval by a paired bootstrap.
     rmse_by_step : array over steps
         The root mean squared error of each step ahead.
     """
@@ -63,6 +63,7 @@ class ModelRun:
     failures: int
     scores: Mapping[str, float]
     intervals: Mapping[str, tuple[float, float]]
+    ratios: Mapping[str, tuple[float, float, float]]
     rmse_by_step: Floats
 
     def to_dict(self) -> dict[str, Any]:
@@ -72,6 +73,7 @@ class ModelRun:
             "ms": self.ms,
             "failures": self.failures,
             "intervals": {name: [_plain(end) for end in ends] for name, ends in self.intervals.items()},
+            "ratios": {name: [_plain(part) for part in parts] for name, parts in self.ratios.items()},
             "rmse_by_step": [_plain(value) for value in self.rmse_by_step.tolist()],
         }
 
@@ -125,8 +127,8 @@ def backtest(
 ) -> Backtest:
     """Let every model forecast `series` from every bin once there is enough history, knowing nothing but the past.
 
-    Each model begins with `fit` on the first `min_history` bins, then gets one value after the other by `update`. It is
-    judged by the mean over the horizon; origins after which a value of the horizon is missing do not count.
+    Each model begins with `fit` on the first `min_history` bins, then gets one value after the other by `update`.
+    Origins after which a value of the horizon is missing do not count. Models are compared with the first of them.
 
     Parameters
     ----------
@@ -165,15 +167,63 @@ def backtest(
     ahead = np.lib.stride_tricks.sliding_window_view(series.values, options.horizon)[origins]
     actual: Floats = ahead.mean(axis=1)
     counted = np.isfinite(actual)
-    runs = {}
+    usual = _usual_changes(series.values, origins)[counted]
+    places = places_of(int(counted.sum()), options.horizon, options.seed)
+    runs: dict[str, ModelRun] = {}
+    reference: Mapping[str, Losses] | None = None
     for name, model in models.items():
-        mean, upper, ms, failures = _roll(name, model.clone(), series, origins, options, progress)
-        scores, intervals = _scores(actual[counted], mean[counted].mean(axis=1), upper[counted], options)
-        by_step = (
-            np.sqrt(np.nanmean(np.square(ahead - mean), axis=0)) if counted.any() else np.full(options.horizon, np.nan)
+        said = _roll(name, model.clone(), series, origins, options, progress)
+        losses = score(
+            Outcome(
+                ahead[counted],
+                said.mean[counted],
+                said.quantiles[counted],
+                said.middle[counted],
+                said.upper[counted],
+                usual,
+            )
         )
-        runs[name] = ModelRun(mean, upper, ms, failures, scores, intervals, by_step)
+        reference = losses if reference is None else reference
+        by_step = (
+            np.sqrt(np.nanmean(np.square(ahead - said.mean), axis=0))
+            if counted.any()
+            else np.full(options.horizon, np.nan)
+        )
+        runs[name] = ModelRun(
+            said.mean,
+            said.upper,
+            said.ms,
+            said.failures,
+            {measure: each.value for measure, each in losses.items()},
+            {measure: each.interval(places) for measure, each in losses.items()},
+            compare(losses, reference, places),
+            by_step,
+        )
     return Backtest(series, options, origins, counted, actual, runs)
+
+
+def _usual_changes(values: Floats, origins: Ints) -> Floats:
+    """Return the mean absolute change between neighbours among the values known at each origin; 0 where none is."""
+    change = np.abs(np.diff(values, prepend=np.nan))
+    known = np.isfinite(change)
+    total, count = np.cumsum(np.where(known, change, 0.0)), np.cumsum(known)
+    found: Floats = total[origins - 1] / np.maximum(count[origins - 1], 1)
+    return found
+
+
+@dataclass(eq=False)
+class _Said:
+    """What a model said at each origin, what that cost on average, and how often the last value stood in."""
+
+    mean: Floats
+    quantiles: Floats
+    middle: Floats
+    upper: Floats
+    ms: float = 0.0
+    failures: int = 0
+
+    def note(self, row: int, mean: Floats, quantiles: Floats, middle: float, upper: float) -> None:
+        self.mean[row], self.quantiles[row], self.middle[row], self.upper[row] = mean, quantiles, middle, upper
 
 
 def _roll(
@@ -183,60 +233,36 @@ def _roll(
     origins: Ints,
     options: BacktestOptions,
     progress: Progress | None,
-) -> tuple[Floats, Floats, float, int]:
-    """Return mean and upper quantile at each origin, the mean cost, and how often the last value stood in."""
-    mean, upper = np.empty((origins.size, options.horizon)), np.empty(origins.size)
-    failures, known, spent = 0, 0, 0.0
+) -> _Said:
+    count, horizon = origins.size, options.horizon
+    said = _Said(np.empty((count, horizon)), np.empty((count, len(JUDGED), horizon)), np.empty(count), np.empty(count))
+    known, spent = 0, 0.0
     _warm(model.clone(), series.part(0, int(origins[0])), options)
     for row, origin in enumerate(origins.tolist()):
         new, known = series.part(known, origin), origin
         started = time.perf_counter()
         try:
-            forecast = (model.update(new) if row else model.fit(new)).predict(options.horizon, levels=(LEVEL,))
-            mean[row], upper[row] = forecast.mean, forecast.mean_quantile(LEVEL)
+            forecast = (model.update(new) if row else model.fit(new)).predict(horizon, levels=JUDGED)
+            quantiles = np.stack([forecast.quantiles[level] for level in JUDGED])
+            said.note(row, forecast.mean, quantiles, forecast.mean_quantile(_HALF), forecast.mean_quantile(_HIGH))
         except Exception as error:  # a third-party model may raise anything; the test must continue
-            failures += not isinstance(error, NotReadyError)
-            mean[row] = last_value(series.part(0, origin), options.horizon)
-            upper[row] = mean[row].mean()
+            last = last_value(series.part(0, origin), horizon)
+            said.note(row, last, np.tile(last, (len(JUDGED), 1)), last[0], last[0])
             if not isinstance(error, NotReadyError):
+                said.failures += 1
                 model = model.clone()
                 model.fit(series.part(0, origin))
         spent += time.perf_counter() - started
         if progress is not None:
-            progress(name, row + 1, origins.size)
-    return mean, upper, 1e3 * spent / origins.size, failures
+            progress(name, row + 1, count)
+    said.ms = 1e3 * spent / count
+    return said
 
 
 def _warm(model: Forecaster, series: Series, options: BacktestOptions) -> None:
     """Let a model forecast once, so that what is compiled on first use does not count as its cost."""
     with suppress(Exception):
-        model.fit(series).predict(options.horizon, levels=(LEVEL,))
-
-
-def _scores(
-    actual: Floats, expected: Floats, upper: Floats, options: BacktestOptions
-) -> tuple[dict[str, float], dict[str, tuple[float, float]]]:
-    def relative_pinball(truth: Floats, guess: Floats) -> float:
-        rate = float(truth.mean())
-        return pinball(truth, guess, LEVEL) / rate if rate > 0 else math.nan
-
-    measures: dict[str, tuple[Callable[[Floats, Floats], float], Floats]] = {
-        "mape": (mape, expected),
-        "rmse": (rmse, expected),
-        "mae": (mae, expected),
-        "pinball_90": (relative_pinball, upper),
-        "coverage_90": (coverage, upper),
-    }
-    if not actual.size:
-        return dict.fromkeys(measures, math.nan), dict.fromkeys(measures, (math.nan, math.nan))
-    scores = {name: measure(actual, guess) for name, (measure, guess) in measures.items()}
-    # Errors are alike within a horizon and somewhat beyond.
-    block = max(2 * options.horizon, 10)
-    intervals = {
-        name: bootstrap_interval(measure, actual, guess, block=block, seed=options.seed)
-        for name, (measure, guess) in measures.items()
-    }
-    return scores, intervals
+        model.fit(series).predict(options.horizon, levels=JUDGED)
 
 
 def _plain(value: float) -> float | None:

@@ -41,11 +41,40 @@ def test_a_backtest_writes_scores_and_pictures(runner: CliRunner, rates: Path, t
     data = json.loads(out.read_text())
     assert data["origins"] == 35 and data["origins_with_gaps"] == 3 and data["missing"] == 1
     assert set(data["models"]) == {"auto", "basic"}
-    assert set(data["models"]["auto"]) >= {"mape", "rmse", "mae", "pinball_90", "coverage_90", "ms"}
+    measures = {"mape", "rmse", "mae", "mase", "wql", "pinball_90", "coverage_50", "coverage_90", "ms"}
+    assert set(data["models"]["auto"]) >= measures
+    ratio, low, high = data["models"]["basic"]["ratios"]["mape"]
+    assert low < ratio < high and ratio == pytest.approx(
+        data["models"]["basic"]["mape"] / data["models"]["auto"]["mape"]
+    )
     assert data["models"]["auto"]["mape"] < data["models"]["basic"]["mape"] < 0.2
     text = page.read_text()
     assert "auto .9 quantile" in text and '<script src="http' not in text
     assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_many_series_are_tested_in_one_call(runner: CliRunner, tmp_path: Path) -> None:
+    files = [tmp_path / f"{name}.csv" for name in ("one", "two")]
+    random = np.random.default_rng(3)
+    for file in files:
+        rows = [f"{first:.1f},{second:.1f}" for first, second in random.gamma(9.0, 10.0, (40, 2))]
+        file.write_text("\n".join(["in,out", *rows]) + "\n")
+    given = [part for file in files for part in ("--csv", str(file))]
+    given += ["--value", "in", "--value", "out", "--horizon", "2", "--models", "ses,basic", "--stride", "2"]
+    result = runner.invoke(app, ["forecast", "backtest", *given, "--json", str(tmp_path / "out.json")])
+    assert result.exit_code == 0, result.output
+    assert "4 series: geometric means of the ratios to ses" in result.output
+    data = json.loads((tmp_path / "out.json").read_text())
+    assert [(Path(row["file"]).name, row["value"]) for row in data["series"]] == [
+        ("one.csv", "in"),
+        ("one.csv", "out"),
+        ("two.csv", "in"),
+        ("two.csv", "out"),
+    ]
+    assert data["series"][0]["origins"] == 10
+    assert data["together"]["basic"]["mase"]["ratio"] > 1 and data["together"]["ses"]["wql"]["ratio"] == 1.0
+    refused = runner.invoke(app, ["forecast", "backtest", *given, "--png", str(tmp_path / "all.png")])
+    assert refused.exit_code == 2 and "draw one file and column at a time" in " ".join(refused.output.split())
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from foretide.commands.forecasting.forecast_train import train
 from foretide.commands.group import console_for, write_file
 
 if TYPE_CHECKING:
+    from foretide.forecast.backtest import Backtest
     from foretide.forecast.base import Forecaster
 
 __all__ = ["app"]
@@ -64,16 +65,18 @@ def _entry(name: str, kind: type[Forecaster]) -> dict[str, Any]:
 
 @app.command()
 def backtest(
-    csv: Annotated[Path, typer.Option(help="The history, one value a row.", metavar="FILE")],
-    value: Annotated[str, typer.Option(help="The column of values.", metavar="COL")],
+    csv: Annotated[list[Path], typer.Option(help="A history, one value a row; may be repeated.", metavar="FILE")],
+    value: Annotated[list[str], typer.Option(help="A column of values; may be repeated.", metavar="COL")],
     horizon: Annotated[int, typer.Option(help="Steps ahead to forecast.")],
-    models: Annotated[str, typer.Option(help="Forecasters to test, such as 'auto,basic,lr'.", metavar="A,B")] = (
-        "auto,basic"
-    ),
+    models: Annotated[
+        str,
+        typer.Option(help="Forecasters to test; the others are compared with the first.", metavar="A,B"),
+    ] = "auto,basic",
     time: Annotated[
         str | None, typer.Option(help="The column of instants; without it, rows are evenly spaced.", metavar="COL")
     ] = None,
     min_history: Annotated[int, typer.Option(help="Bins of history before the first forecast.")] = 20,
+    stride: Annotated[int, typer.Option(help="Bins between two forecasts; more is quicker.")] = 1,
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", help="A setting of a forecaster, such as 'lr.window=20'; may be repeated."),
@@ -84,31 +87,59 @@ def backtest(
     plot: Annotated[Path | None, typer.Option(help="Draw the forecasts as a page.", metavar="OUT.html")] = None,
     png: Annotated[Path | None, typer.Option(help="Draw the forecasts as a picture.", metavar="OUT.png")] = None,
 ) -> None:
-    """Let models forecast a history from every bin, and compare how accurate they were.
+    """Let models forecast histories from every bin, and compare how accurate they were.
 
-    At each bin a model knows nothing but the past. It is judged by the mean over the horizon: MAPE, RMSE and MAE, and
-    for the .9 quantile the pinball loss (divided by the mean rate) and the share of observations below it.
+    At each bin a model knows nothing but the past. The mean over the horizon is judged by MAPE, RMSE and MAE, its .9
+    quantile by the pinball loss (divided by the mean rate) and by the share of observations below it; the single
+    steps by MASE and by the weighted quantile loss (wql), which approximates the CRPS. Ratios to the first model have
+    90 % confidence intervals by a paired bootstrap over blocks of bins. Several files and columns make several series
+    (each column of each file), over which ratios are averaged as well.
 
-    [bold]Example:[/] foretide forecast backtest --csv rates.csv --value rate --horizon 6 --models auto,basic,lr
+    [bold]Example:[/] foretide forecast backtest --csv rates.csv --value rate --horizon 6 --models auto,zero,basic
     """
-    from foretide.commands.forecasting.forecast_view import BacktestView, backtest_table
+    from foretide.commands.forecasting.forecast_view import BacktestView, backtest_table, together_table
     from foretide.config import validated
     from foretide.forecast.backtest import BacktestOptions
     from foretide.forecast.backtest import backtest as run_backtest
     from foretide.forecast.csv_history import read_history
+    from foretide.forecast.many import together
+
+    given = {"horizon": horizon, "min_history": min_history, "stride": stride}
+    options = validated(BacktestOptions, given, "backtest")
+    prototypes = _prototypes(models, settings or [])
+    histories = [(file, column, read_history(file, column, time)) for file in csv for column in value]
+    _one_picture(len(histories), plot, png)
+    console = console_for(json_out, _WIDE)
+    found = []
+    for file, column, history in histories:
+        console.print(f"{file}{f', {column}' if len(value) > 1 else ''}: {history.report}", highlight=False)
+        with BacktestView(console, tuple(prototypes)) as view:
+            found.append(run_backtest(history.series, prototypes, options, view.show))
+        console.print(backtest_table(found[-1]))
+    if len(found) > 1:
+        console.print(together_table(together(found), len(found)))
+    if json_out is not None:
+        rows = [
+            {"file": str(file), "value": column, **_about(history), **each.to_dict()}
+            for (file, column, history), each in zip(histories, found, strict=True)
+        ]
+        data = rows[0] if len(rows) == 1 else {"together": together(found), "series": rows}
+        write_file(json_out, json.dumps(data, indent=2, ensure_ascii=False) + "\n", "--json")
+    _draw(found[0], plot, png)
+
+
+def _one_picture(series: int, plot: Path | None, png: Path | None) -> None:
+    from foretide.errors import ConfigError
+
+    if series > 1 and (plot is not None or png is not None):
+        raise ConfigError(
+            "--plot, --png", expected="one series", got=series, remedy="draw one file and column at a time"
+        )
+
+
+def _draw(found: Backtest, plot: Path | None, png: Path | None) -> None:
     from foretide.forecast.plots import to_html, write_png
 
-    options = validated(BacktestOptions, {"horizon": horizon, "min_history": min_history}, "backtest")
-    prototypes = _prototypes(models, settings or [])
-    history = read_history(csv, value, time)
-    console = console_for(json_out, _WIDE)
-    console.print(f"{csv}: {history.report}", highlight=False)
-    with BacktestView(console, tuple(prototypes)) as view:
-        found = run_backtest(history.series, prototypes, options, view.show)
-    console.print(backtest_table(found))
-    if json_out is not None:
-        data = {"file": str(csv), "value": value, **_about(history), **found.to_dict()}
-        write_file(json_out, json.dumps(data, indent=2, ensure_ascii=False) + "\n", "--json")
     if plot is not None:
         write_file(plot, to_html(found), "--plot")
     if png is not None:
