@@ -19,6 +19,7 @@ EXTRAS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "boost": ("lightgbm",),
         "deep": ("jax", "equinox", "optax"),
         "train": ("jax",),
+        "baselines": ("statsforecast",),
         "plots": ("matplotlib", "plotly"),
         "service": ("fastapi", "starlette", "prometheus_client", "uvicorn"),
         "kafka": ("confluent_kafka", "psutil", "pyarrow"),

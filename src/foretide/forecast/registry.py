@@ -14,6 +14,7 @@ from foretide.forecast.deep import BiGru, BiLstm, Gru, Lstm
 from foretide.forecast.mixture.auto import Auto
 from foretide.forecast.models.ann import Ann
 from foretide.forecast.models.arima import Arima
+from foretide.forecast.models.baselines import AutoArima, AutoEts, AutoTheta, Mstl
 from foretide.forecast.models.basic import Basic
 from foretide.forecast.models.best_regression import BestRegression
 from foretide.forecast.models.ets import Ets
@@ -57,6 +58,10 @@ _BUILT_IN: tuple[type[Forecaster], ...] = (
     BiLstm,
     BiGru,
     Zero,
+    AutoEts,
+    AutoArima,
+    Mstl,
+    AutoTheta,
 )
 #: Our own models by name, also those whose extra is not installed.
 FORECASTERS: Mapping[str, type[Forecaster]] = MappingProxyType({model.name: model for model in _BUILT_IN})

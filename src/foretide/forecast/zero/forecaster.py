@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from statistics import NormalDist
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -17,6 +16,7 @@ from foretide.forecast.scaling import rates, scale_of, scaled
 from foretide.forecast.series import Series, bridged
 from foretide.forecast.training.archive import Arrays
 from foretide.forecast.zero.loading import load_weights
+from foretide.forecast.zero.quantiles import level_weights
 from foretide.forecast.zero.reader import Reader
 from foretide.forecast.zero.shape import CONTEXT, LEADS, LEVELS, STEP_LEVELS
 from foretide.records import Floats, Forecast
@@ -53,7 +53,7 @@ class Zero(Forecaster):
         if is_flat(values):
             return np.full(horizon, values[-1]), np.full((levels.size, horizon), values[-1])
         steps = np.maximum.accumulate(self._at(np.arange(1, horizon + 1), slice(_FIRST_STEP, None)), axis=0)
-        return steps[1], _between(steps, STEP_LEVELS, levels)
+        return steps[1], level_weights(STEP_LEVELS, levels) @ steps
 
     def predict(self, horizon: int, levels: Sequence[float] = ASKED) -> Forecast:
         """Return the forecast of the next `horizon` steps, also with quantiles of their mean."""
@@ -63,7 +63,7 @@ class Zero(Forecaster):
             means = np.full(wanted.size, values[-1])
         else:
             told = np.maximum.accumulate(self._at(np.array([horizon]), slice(0, len(LEVELS))), axis=0)
-            means = _between(told, LEVELS, wanted)[:, 0]
+            means = level_weights(LEVELS, wanted) @ told[:, 0]
         return replace(found, mean_quantiles=dict(zip(wanted.tolist(), rates(means, scale).tolist(), strict=True)))
 
     def _train(self, history: Series) -> None:
@@ -93,20 +93,3 @@ class Zero(Forecaster):
         told = self._reader.told[:, outputs] * (self._reader.unit / scale_of(bridged(self._series.values)))
         place = np.log(np.minimum(leads, LEADS[-1]))
         return np.stack([np.interp(place, np.log(LEADS), column) for column in told.T])
-
-
-def _between(known: Floats, levels: Sequence[float], wanted: Floats) -> Floats:
-    """Return quantiles at other levels: along straight lines over the normal curve's, beyond the last as it goes on.
-
-    >>> _between(np.array([[8.0], [10.0], [14.0]]), (0.1, 0.5, 0.9), np.array([0.5, 0.9])).ravel().tolist()
-    [10.0, 14.0]
-    """
-    normal = NormalDist()
-    at = np.array([normal.inv_cdf(level) for level in levels])
-    asked = np.array([normal.inv_cdf(level) for level in wanted.tolist()])
-    found = np.empty((asked.size, known.shape[1]))
-    for row, place in enumerate(asked):
-        left = int(np.clip(np.searchsorted(at, place, side="right") - 1, 0, at.size - 2))
-        part = (place - at[left]) / (at[left + 1] - at[left])
-        found[row] = known[left] + part * (known[left + 1] - known[left])
-    return found
