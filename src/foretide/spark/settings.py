@@ -39,6 +39,12 @@ class EngineSettings(Settings):
     failed_window: int = Field(
         default=1_000, ge=1, description="The last events of which that share is taken, at least; batches count whole."
     )
+    letter_bytes: int = Field(
+        default=8 << 20,
+        ge=1 << 14,
+        description="Bytes of failed events that the tasks of a batch hand to the driver, which keeps them; what is "
+        "beyond is counted only.",
+    )
     batch_attempts: int = Field(
         default=3,
         ge=1,

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, astuple, dataclass, replace
 from typing import Any
 
 import pyarrow as pa
 
 from foretide.transport.contract import Log
 
-__all__ = ["DEAD_LETTERS", "DeadLetter", "Failure", "add_failures", "dead_letter_batch", "failures_of", "read_letters"]
+__all__ = [
+    "DEAD_LETTERS",
+    "DeadLetter",
+    "Failure",
+    "add_failures",
+    "dead_letter_batch",
+    "failures_of",
+    "letters_within",
+    "read_letters",
+]
 
 DEAD_LETTERS = pa.schema(
     [
@@ -98,6 +107,25 @@ class Failure:
 def dead_letter_batch(letters: Iterable[DeadLetter]) -> pa.RecordBatch:
     """Return dead letters as rows."""
     return pa.RecordBatch.from_pylist([asdict(letter) for letter in letters], schema=DEAD_LETTERS)
+
+
+def letters_within(letters: Iterable[DeadLetter], size: int) -> tuple[list[DeadLetter], int]:
+    """Return the letters that fit into so many bytes, the first ones first, and how many do not.
+
+    >>> letters = [DeadLetter("a", "E", "", "12345"), DeadLetter("a", "E", "", "x" * 90), DeadLetter("a", "E", "", "")]
+    >>> kept, left_out = letters_within(letters, 20)
+    >>> [letter.event for letter in kept], left_out
+    (['12345', ''], 1)
+    """
+    kept, left_out = list[DeadLetter](), 0
+    for letter in letters:
+        needed = sum(len(part.encode()) for part in astuple(letter))
+        if needed <= size:
+            kept.append(letter)
+            size -= needed
+        else:
+            left_out += 1
+    return kept, left_out
 
 
 def failures_of(letters: Iterable[DeadLetter]) -> list[Failure]:

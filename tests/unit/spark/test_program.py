@@ -28,7 +28,6 @@ from foretide.topology import GroupingSpec, Topology, flow
 from foretide.traces import RateTrace, Replay, payload
 from foretide.transport import ArrowLog, ArrowLogSettings
 from foretide.transport.contract import SegmentInfo
-from foretide.transport.dead_letters import DEAD_LETTERS
 
 STARTED_US = 1_700_000_000_000_000
 REPLAY = Replay(RateTrace("even", 1.0, np.full(20, 250.0)), payload("words"), seed=5)
@@ -347,7 +346,7 @@ class TestQueuedEdges:
         assert sorted(ids(batch.at("out"))) == ALL_IDS
         assert sum(count for result in batch.results for _, count in result["event_times"]) == 5000
 
-    def test_tasks_write_what_they_give_up_to_the_dead_letters(self, local_stage: Local, tmp_path: Path) -> None:
+    def test_tasks_hand_back_what_they_give_up(self, local_stage: Local) -> None:
         def picky(row: dict[str, Any]) -> dict[str, Any]:
             if row["id"] % 100 == 0:
                 raise ValueError(f"not {row['id']}")
@@ -355,13 +354,8 @@ class TestQueuedEdges:
 
         job = flow("picky")
         job.source("in").operator("picky", picky, grouping="fields:key").sink("out", "memory")
-        log = self.open_log(tmp_path)
-        letters = log.begin("in", 0)
-        batch = local_stage(job.build(), "in").run({"in": EVENTS}, 2, dead_letters=letters.segment_writer(DEAD_LETTERS))
-        letters.commit([SegmentInfo.from_json(r["dead_letters"]) for r in batch.results if r["dead_letters"]])
-        found = [
-            row for piece in log.segments(0, log.end_offset()) for part in log.read(piece) for row in part.to_pylist()
-        ]
+        batch = local_stage(job.build(), "in").run({"in": EVENTS}, 2)
+        found = [letter for result in batch.results for letter in result["letters"]]
         assert sorted(json.loads(row["event"])["id"] for row in found) == ALL_IDS[::100]
         assert {(row["operator"], row["error"]) for row in found} == {("picky", "ValueError")}
         counts = Counter[str]()
@@ -370,6 +364,19 @@ class TestQueuedEdges:
                 counts[failure["where"].partition(": ")[2]] += failure["count"]
         assert counts == {"raise ValueError(f\"not {row['id']}\")": 50}
         assert sorted(ids(batch.at("out"))) == [id for id in ALL_IDS if id % 100]
+
+    def test_a_task_hands_back_no_more_of_them_than_it_may(self, local_stage: Local) -> None:
+        def never(row: dict[str, Any]) -> dict[str, Any]:
+            raise ValueError("no")
+
+        job = flow("never")
+        job.source("in").operator("never", never).sink("out", "memory")
+        batch = local_stage(job.build(), "in").run({"in": EVENTS}, 2, letter_bytes=2_000)
+        for result in batch.results:
+            size = sum(len(text) for letter in result["letters"] for text in letter.values())
+            assert 1_500 < size <= 2_000
+            taken, *_ = result["operators"]["never"]
+            assert len(result["letters"]) + result["letters_left_out"] == taken
 
     def test_a_task_that_fails_leaves_no_segment(self, local_stage: Local, tmp_path: Path) -> None:
         def broken(batch: pa.RecordBatch) -> Any:

@@ -7,6 +7,7 @@ import re
 import threading
 import traceback
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -28,7 +29,7 @@ from foretide.spark.tasks.statistics import BatchStatistics, OperatorStatistics
 from foretide.store.workspace import Workspace
 from foretide.topology import flow
 from foretide.transport import LogFullError
-from foretide.transport.dead_letters import DEAD_LETTERS, DeadLetter, dead_letter_batch
+from foretide.transport.dead_letters import DeadLetter
 
 
 @pytest.fixture
@@ -176,19 +177,28 @@ class TestAttempts:
             self.attempt(runner, [RuntimeError("cancelled"), None])
 
 
+NO_LETTERS = {"letters": [], "letters_left_out": 0}
+
+
 class TestDeadLetters:
     def keep(self, runner: StageRunner, batch_id: int, letters: int) -> None:
-        batch = dead_letter_batch([DeadLetter("a", "ValueError", "no", "x" * 1000)] * letters)
-        info = runner._ends.dead_letters.segment_writer("in", DEAD_LETTERS).write([batch])
-        assert info is not None
-        runner._ends._keep_letters(batch_id, [{"dead_letters": info.to_json()}, {"dead_letters": None}])
+        found = [asdict(DeadLetter("a", "ValueError", "no", "x" * 1000))] * letters
+        runner._ends._keep_letters(batch_id, [{"letters": found, "letters_left_out": 2}, NO_LETTERS])
 
     def test_a_repeat_keeps_nothing_twice(self, make_runner: Callable[..., StageRunner]) -> None:
         runner = make_runner()
         for batch_id in (0, 0, 1):
             self.keep(runner, batch_id, 3)
-        runner._ends._keep_letters(2, [{"dead_letters": None}])
+        runner._ends._keep_letters(2, [NO_LETTERS])
         assert runner._ends.dead_letters.end_offset() == 6
+
+    def test_what_tasks_could_not_hand_back_is_counted_and_told_once(
+        self, make_runner: Callable[..., StageRunner], caplog: pytest.LogCaptureFixture
+    ) -> None:
+        runner = make_runner()
+        for batch_id in range(3):
+            self.keep(runner, batch_id, 1)
+        assert (runner.letters_left_out, caplog.text.count("counted and not kept")) == (6, 1)
 
     def test_a_full_log_gives_up_its_oldest_half_and_the_stage_goes_on(
         self, make_runner: Callable[..., StageRunner], caplog: pytest.LogCaptureFixture

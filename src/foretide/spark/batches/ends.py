@@ -64,6 +64,8 @@ class StageEnds:
         } | dict(changelogs or {})
         letter_bytes = min(settings.log_max_bytes, _LETTERS_BYTES)
         letter_settings = ArrowLogSettings(max_bytes=letter_bytes, fsync=settings.sync_files)
+        #: How many events that failed are counted, but not kept.
+        self.letters_left_out = 0
         self.dead_letters = ArrowLog(workspace.dead_letters, edge="dead letters", settings=letter_settings)
         self.sinks: dict[str, BatchSink] = {sink.id: open_sink(sink, workspace.run_id()) for sink in stage.sinks}
         self._sink_edges = {
@@ -93,10 +95,6 @@ class StageEnds:
         }
         by_edge = {number: sinks[id] for number, id in self._sink_edges.items()}
         return found | {number: writer for number, writer in by_edge.items() if writer is not None}
-
-    def letter_writer(self) -> SegmentWriter:
-        """Return what tasks write dead letters with."""
-        return self.dead_letters.segment_writer(self._stage, DEAD_LETTERS)
 
     def committed(self, batch_id: int) -> bool:
         """Return whether an earlier attempt has brought the batch to all ends."""
@@ -158,9 +156,11 @@ class StageEnds:
         self, batch_id: int, results: Sequence[Mapping[str, Any]], letters: Sequence[DeadLetter] = ()
     ) -> None:
         """Keep the events that were given up on; where the log is full, the oldest half of it is dropped."""
-        dead = [SegmentInfo.from_json(result["dead_letters"]) for result in results if result["dead_letters"]]
-        if letters and (found := self.letter_writer().write([dead_letter_batch(letters)])) is not None:
-            dead.append(found)
+        left_out = sum(result["letters_left_out"] for result in results)
+        if left_out and not self.letters_left_out:
+            _LOG.warning("dead letters: %d events of a batch are counted and not kept; see letter_bytes", left_out)
+        self.letters_left_out += left_out
+        dead = [*(DeadLetter(**plain) for result in results for plain in result["letters"]), *letters]
         if not dead:
             return
         log = self.dead_letters
@@ -169,7 +169,8 @@ class StageEnds:
             middle = (log.first_offset() + log.end_offset()) // 2
             _LOG.warning("dead letters: %d are dropped, since their log is full", middle - log.first_offset())
             log.commit(_LETTER_READER, middle)
-        log.begin(self._stage, batch_id).commit(dead)
+        writer = log.begin(self._stage, batch_id)
+        writer.commit([writer.segment_writer(DEAD_LETTERS).write([dead_letter_batch(dead)])])
 
 
 def _joined(sink: str, batches: Sequence[pa.RecordBatch]) -> pa.Table:

@@ -50,6 +50,9 @@ from foretide.transport.dead_letters import Failure
 
 __all__ = ["StageRunner"]
 
+# A task may always hand back a few events that failed, however many tasks there are.
+_LEAST_LETTER_BYTES = 1 << 14
+
 
 class StageRunner:
     """Runs one stage: its streaming query, and in each batch the job that does the work.
@@ -107,6 +110,11 @@ class StageRunner:
     def failures(self) -> Sequence[Failure]:
         """What its operators failed on since the start, one entry for each kind."""
         return tuple(self._watch.failures.values())
+
+    @property
+    def letters_left_out(self) -> int:
+        """How many events that failed since the start are counted, but not kept."""
+        return self._ends.letters_left_out
 
     @property
     def drops(self) -> Sequence[Drop]:
@@ -292,7 +300,7 @@ class StageRunner:
             writers=self._ends.writers(batch_id, transactions),
             collected=self._ends.collected,
             encoders=self._ends.encoders,
-            dead_letters=self._ends.letter_writer(),
+            letter_bytes=max(self.settings.letter_bytes // tasks, _LEAST_LETTER_BYTES),
         )
 
     def _account(self, batch: BatchStatistics, results: Sequence[Mapping[str, Any]]) -> None:

@@ -55,8 +55,8 @@ class BatchOrder:
         Where rows go that leave the stage, by edge number.
     collected : frozenset of int
         Edges whose rows go to the driver.
-    dead_letters : SegmentWriter, optional
-        Where failed events go.
+    letter_bytes : int
+        How much of the events that failed a task may hand back.
     encoders : mapping of int to callable
         What is done to rows before they go to the driver, by edge number.
     states : mapping of str to StateOrder
@@ -69,7 +69,7 @@ class BatchOrder:
     routes: Mapping[int, Grouping] = field(default_factory=dict)
     writers: Mapping[int, SegmentWriter | EdgeWriter] = field(default_factory=dict)
     collected: frozenset[int] = frozenset()
-    dead_letters: SegmentWriter | None = None
+    letter_bytes: int = 1 << 20
     encoders: Mapping[int, Callable[[pa.RecordBatch], pa.RecordBatch]] = field(default_factory=dict)
     states: Mapping[str, StateOrder] = field(default_factory=dict)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from foretide.state.changes import Snapshot, StateOrder
 from foretide.state.task import TaskState
 from foretide.topology import DEFAULT_OUTPUT
 from foretide.transport.contract import OpenSegment, SegmentInfo
-from foretide.transport.dead_letters import DeadLetter, dead_letter_batch, failures_of
+from foretide.transport.dead_letters import DeadLetter, failures_of, letters_within
 
 __all__ = ["Machine", "Work"]
 
@@ -244,11 +244,7 @@ class Work:
 
     def _result(self, written: Mapping[int, Any]) -> dict[str, Any]:
         letters = self._unread + [letter for runner in self._machine.runners.values() for letter in runner.letters]
-        dead = (
-            self._order.dead_letters.write([dead_letter_batch(letters)])
-            if letters and self._order.dead_letters
-            else None
-        )
+        kept, left_out = letters_within(letters, self._order.letter_bytes)
         return {
             "replica": self._replica,
             "operators": {
@@ -266,7 +262,8 @@ class Work:
             },
             "event_times": self._event_times.to_json(),
             "written": written,
-            "dead_letters": _described(dead),
+            "letters": [asdict(letter) for letter in kept],
+            "letters_left_out": left_out,
             "failures": [failure.to_json() for failure in failures_of(letters)],
             "worker": self._worker(),
             "states": {id: self._state_report(id) for id in self._states},
