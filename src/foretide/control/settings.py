@@ -151,6 +151,17 @@ class ControlSettings(Settings):
         description="A promise such as 'p95<500ms': kept by planners that take one, and measured for all.",
     )
 
+    engine: dict[str, Any] = Field(
+        default_factory=dict,
+        exclude=True,
+        description="Settings of the engine on Spark, see EngineSettings; for `foretide run`.",
+    )
+    spark: dict[str, Any] = Field(
+        default_factory=dict,
+        exclude=True,
+        description="Settings of Spark's, without the 'spark.' that all names begin with; for `foretide run`.",
+    )
+
     @property
     def promise(self) -> Promise | None:
         """What is promised about latency; None where nothing is."""
@@ -186,7 +197,8 @@ def load_settings(path: str | Path) -> ControlSettings:
     """Read a set-up from a TOML file.
 
     Its tables are ``loop``, ``planners.NAME``, ``forecasters.NAME``, ``retraining``, ``guards``,
-    ``executors``, ``health``, ``signal``. Settings of planners and forecasters that are not in use are checked as well.
+    ``executors``, ``health``, ``signal``, ``engine``, ``spark``. Settings of planners and forecasters that are
+    not in use are checked as well.
 
     Raises
     ------

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from foretide.spark.session.builder import worker_python
+from foretide.spark.session.builder import chosen_python, worker_python
 
 HOME = Path(pyspark.__file__).parent
 
@@ -62,3 +62,38 @@ def test_a_script_that_cannot_be_run_is_not_used(monkeypatch: pytest.MonkeyPatch
     plain.touch(mode=0o644)
     monkeypatch.setattr("foretide.spark.session.builder._SCRIPT", plain)
     assert worker_python("local[2]") == sys.executable
+
+
+class TestChosenPython:
+    """What the user says about the interpreter of executors."""
+
+    @pytest.fixture(autouse=True)
+    def nothing_said(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+        monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+
+    def test_a_setting_wins_everywhere(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("PYSPARK_PYTHON", "/other/python")
+        for master in ("local[2]", "yarn"):
+            assert chosen_python(master, {"spark.pyspark.python": "./environment/bin/python"}) == (
+                "./environment/bin/python"
+            )
+
+    def test_on_a_cluster_the_variable_and_the_defaults_are_heard(
+        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        assert chosen_python("yarn", {}) is None
+        (tmp_path / "spark-defaults.conf").write_text(
+            "# one\nspark.ui.enabled\nspark.pyspark.python   /packed/python\n"
+        )
+        assert chosen_python("yarn", {}) == "/packed/python"
+        monkeypatch.setenv("PYSPARK_PYTHON", "/other/python")
+        assert chosen_python("yarn", {}) == "/other/python"
+        assert chosen_python("local[2]", {}) is None
+
+    @pytest.mark.parametrize("put", [sys.executable, worker_python("local[2]")])
+    def test_what_an_earlier_session_has_put_there_is_nobodys_choice(
+        self, monkeypatch: pytest.MonkeyPatch, put: str
+    ) -> None:
+        monkeypatch.setenv("PYSPARK_PYTHON", put)
+        assert chosen_python("yarn", {}) is None

@@ -7,6 +7,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from foretide.errors import ConfigError
+
 if TYPE_CHECKING:
     from foretide.control import ControlSettings
     from foretide.control.settings import ExecutorSettings
@@ -98,6 +100,13 @@ class AttachRequest:
         from foretide.plan.promise import parse_promise
 
         of_file = ControlSettings() if self.config is None else load_settings(self.config)
+        if of_file.engine or of_file.spark:
+            raise ConfigError(
+                str(self.config),
+                expected="no tables [engine] and [spark], which are for foretide run",
+                got="engine" if of_file.engine else "spark",
+                remedy="a job that is attached to has its own session: give it Spark's settings as it always gets them",
+            )
         values = _merged(attached_control().model_dump(exclude_unset=True), of_file.model_dump(exclude_unset=True))
         loop = dict(values["loop"])
         if self.td_s is not None:

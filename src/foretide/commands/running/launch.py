@@ -148,7 +148,8 @@ def _session(request: RunRequest, topology: Topology) -> Iterator[SparkSession]:
     modules = sorted({str(getattr(function, "__module__", "")) for function in functions} - {""})
     preload = modules if request.application else ()
     with quiet_start():
-        spark = create_session(request.master_for(topology), topology.name, preload=preload)
+        settings = request.spark_settings()
+        spark = create_session(request.master_for(topology), topology.name, preload=preload, settings=settings)
     try:
         ship_modules(spark, Path(request.named), topology)
         yield spark

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
+from foretide.commands.running.engine_options import engine_values, spark_settings
 from foretide.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from foretide.control.steering import Steering
     from foretide.events import EventSink
     from foretide.forecast.training.model_store import ModelStore
+    from foretide.spark import EngineSettings
     from foretide.store import RunStore
     from foretide.topology import Topology
 
@@ -63,6 +66,8 @@ class RunRequest:
         Whether to begin without what earlier runs have learnt.
     health : str, optional
         Who judges workers.
+    conf, engine : sequence of str
+        Settings of Spark's and of the engine, ``NAME=VALUE``.
     """
 
     named: str | Path
@@ -78,6 +83,8 @@ class RunRequest:
     models: Path | None = None
     fresh: bool = False
     health: str | None = None
+    conf: Sequence[str] = ()
+    engine: Sequence[str] = ()
 
     @property
     def application(self) -> bool:
@@ -145,6 +152,30 @@ class RunRequest:
         if found.health is not None:
             found.health.make_policy()
         return found
+
+    def spark_settings(self) -> dict[str, str]:
+        """Return the settings of Spark's: what is said wins over the file.
+
+        Raises
+        ------
+        ConfigError
+            When one is not ``spark.KEY=VALUE``, or has an option of its own.
+        """
+        return spark_settings(self.conf, self._of_file.spark)
+
+    def engine_settings(self, defaults: Mapping[str, Any], given: Mapping[str, Any]) -> EngineSettings:
+        """Return the settings of the engine: `given` by options of their own, else by --engine, the file, `defaults`.
+
+        Raises
+        ------
+        ConfigError
+            When a name is not known, with the nearest one, or a value is out of range.
+        """
+        from foretide.config import validated
+        from foretide.spark import EngineSettings
+
+        values = {**defaults, **self._of_file.engine, **engine_values(self.engine), **given}
+        return validated(EngineSettings, values, "engine")
 
     @cached_property
     def _of_file(self) -> ControlSettings:

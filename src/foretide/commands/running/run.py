@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from foretide.commands.group import check_writable, console_for, exit_if_failed, write_file
+from foretide.commands.running.engine_options import CONF
 from foretide.commands.topology_argument import SETTINGS_HELP, TOPOLOGY_HELP, load_topology_argument
 
 if TYPE_CHECKING:
@@ -72,11 +73,13 @@ def run(
     speed: Annotated[float | None, typer.Option(help="Seconds of the trace that pass in one second.")] = None,
     rate_scale: Annotated[float | None, typer.Option(help="Multiply the trace's rates by this.")] = None,
     max_failed: Annotated[
-        float,
+        float | None,
         typer.Option(
-            min=0.0, max=1.0, help="Stop if more than this share of an operator's last 1,000 events fails; 1: never."
+            min=0.0,
+            max=1.0,
+            help="Stop if more than this share of an operator's last 1,000 events fails, .5 unless given; 1: never.",
         ),
-    ] = 0.5,
+    ] = None,
     queue_bound: Annotated[
         list[str] | None,
         typer.Option(
@@ -114,6 +117,23 @@ def run(
     ] = None,
     executors: Annotated[
         str | None, typer.Option(help="Scale executors of a cluster within these bounds, such as 1:4.", metavar="N:M")
+    ] = None,
+    conf: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A setting of Spark's, such as spark.executor.memory=2g; may be given several times. Table [spark] of "
+            "--config.",
+            metavar=CONF,
+        ),
+    ] = None,
+    engine_options: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--engine",
+            help="A setting of the engine, such as edges=kafka (see EngineSettings in docs/configuration.md); may be "
+            "given several times. Table [engine] of --config.",
+            metavar="NAME=VALUE",
+        ),
     ] = None,
     path: Annotated[
         Path | None,
@@ -181,17 +201,19 @@ def run(
         models=models,
         fresh=fresh or compare is not None,
         health=health,
+        conf=conf or (),
+        engine=engine_options or (),
     )
     topology, seconds = load(), _seconds(minutes)
     _check_path(path, request.master_for(topology))
     from foretide.commands.running.limits import queue_settings
-    from foretide.config import validated
-    from foretide.spark import EngineSettings
     from foretide.spark.driver.run import RunOptions
 
     trigger_s = TRIGGER_S if compare is not None or request.steered else 0.0
-    limits = queue_settings(queue_bound or (), timeout or ())
-    engine = validated(EngineSettings, {"trigger_s": trigger_s, "failed_share": max_failed, **limits}, "engine")
+    given = queue_settings(queue_bound or (), timeout or ())
+    given |= {} if max_failed is None else {"failed_share": max_failed}
+    engine = request.engine_settings({"trigger_s": trigger_s}, given)
+    request.spark_settings()  # before Spark is started, which says what is wrong with them
     options = RunOptions(topology=topology, path=path, seconds=seconds, replicas=given_replicas, settings=engine)
     if compare is not None:
         from foretide.commands.running.run_compare import run_comparison

@@ -265,7 +265,14 @@ class RowFeed(SliceFeed):
         self._cut = RowCut(replicas, edges.settings.tasks_per_slot, str(unread))
 
     def open(self, spark: SparkSession) -> DataFrame:
-        """Return what the operator makes of the rows."""
+        """Return what the operator makes of the rows.
+
+        Raises
+        ------
+        ConfigError
+            When the interpreter of executors is not here, where Spark asks for batches.
+        """
+        _check_interpreter(self._operator.id, str(spark.sparkContext.pythonExec))
         shutil.rmtree(self._cut.unread, ignore_errors=True)
         rows = self._reader(spark, self._cut).schema(spark_schema(self._columns)).load()
         return apply(self._operator, rows)
@@ -294,6 +301,16 @@ class RowFeed(SliceFeed):
         """Remember how far the stage has read, and forget what was set aside."""
         super().finished()
         shutil.rmtree(self._cut.folder(self._batch.id), ignore_errors=True)
+
+
+def _check_interpreter(operator: str, python: str) -> None:
+    if not shutil.which(python):
+        raise ConfigError(
+            f"operator {operator!r}, which works on DataFrames",
+            expected=f"the interpreter of executors, {python}, here as well, since Spark reads its rows in both places",
+            got="none",
+            remedy="unpack the environment in the directory that foretide is started from, under the same name",
+        )
 
 
 def _input_specs(stage: Stage, edges: EdgeStore, limits: Mapping[str, QueueLimits]) -> Iterator[InputSpec]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
+
 from pyspark.sql import SparkSession
 
 from foretide.spark.inputs.stage_source import StageDataSource
@@ -11,6 +14,16 @@ __all__ = ["register_sources"]
 
 
 def register_sources(spark: SparkSession) -> None:
-    """Let `spark` read ``foretide-trace`` and ``foretide-stage``."""
-    for source in (TraceDataSource, StageDataSource):
-        spark.dataSource.register(source)
+    """Let `spark` read ``foretide-trace`` and ``foretide-stage``.
+
+    Spark asks them for the next batch in a process beside the driver, where the interpreter of an environment that
+    travels to executors need not be: then it is the driver's own.
+    """
+    context = spark.sparkContext
+    of_workers = context.pythonExec
+    context.pythonExec = of_workers if shutil.which(of_workers) else sys.executable
+    try:
+        for source in (TraceDataSource, StageDataSource):
+            spark.dataSource.register(source)
+    finally:
+        context.pythonExec = of_workers

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import sysconfig
 from collections.abc import Mapping, Sequence
@@ -15,9 +16,10 @@ from foretide.spark.batches.state_settings import ROCKSDB
 from foretide.spark.inputs.registration import register_sources
 from foretide.spark.settings import PRELOAD_VARIABLE
 
-__all__ = ["WORKER_SOCKETS", "create_session", "session_settings", "worker_python"]
+__all__ = ["WORKER_SOCKETS", "chosen_python", "create_session", "session_settings", "worker_python"]
 
 _SCRIPT = Path(__file__).with_name("worker_python.sh")
+_WORKER_PYTHON = "spark.pyspark.python"
 # Tells the script which interpreter it stands for.
 _PYTHON_VARIABLE = "FORETIDE_PYTHON"
 # Over TCP, small messages wait some 40 ms for an acknowledgement, once in every task. Paths of sockets must be short,
@@ -65,6 +67,33 @@ def worker_python(master: str) -> str:
     return sys.executable
 
 
+def chosen_python(master: str, settings: Mapping[str, str]) -> str | None:
+    """Return the interpreter that the user wants on executors; None where that is left to us.
+
+    It is what ``spark.pyspark.python`` says; on clusters also the variable ``PYSPARK_PYTHON``, and the setting in
+    ``spark-defaults.conf``. On this machine those two often name a ``python3`` without the packages.
+    """
+    if _WORKER_PYTHON in settings:
+        return settings[_WORKER_PYTHON]
+    if master.startswith("local"):
+        return None
+    variable = os.environ.get("PYSPARK_PYTHON", "")
+    if variable not in ("", str(_SCRIPT), sys.executable):  # else it is what an earlier session has put there
+        return variable
+    return _default_setting(_WORKER_PYTHON)
+
+
+def _default_setting(name: str) -> str | None:
+    """Return a setting of ``spark-defaults.conf``, where there is one."""
+    home = os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent
+    file = Path(os.environ.get("SPARK_CONF_DIR") or Path(home, "conf")) / "spark-defaults.conf"
+    if not file.is_file():
+        return None
+    lines = (line.strip() for line in file.read_text(encoding="utf-8").splitlines())
+    found = (re.split(r"[\s=]+", line, maxsplit=1) for line in lines if line and not line.startswith("#"))
+    return {key: value[0].strip() for key, *value in found if value}.get(name)
+
+
 def create_session(
     master: str = "local[*]",
     name: str = "foretide",
@@ -86,11 +115,11 @@ def create_session(
         Further Spark settings, which win.
     """
     os.environ["PYSPARK_DRIVER_PYTHON"] = os.environ[_PYTHON_VARIABLE] = sys.executable
-    os.environ["PYSPARK_PYTHON"] = python = worker_python(master)
+    os.environ["PYSPARK_PYTHON"] = python = chosen_python(master, settings or {}) or worker_python(master)
     os.environ[PRELOAD_VARIABLE] = ",".join(preload)
     builder = SparkSession.builder.master(master).appName(name)
     defaults = {
-        "spark.pyspark.python": python,
+        _WORKER_PYTHON: python,
         f"spark.executorEnv.{_PYTHON_VARIABLE}": sys.executable,
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
