@@ -7,7 +7,11 @@ from typing import Any
 
 from foretide.errors import ForetideError
 
-__all__ = ["BatchOrderError", "CorruptLogError", "LogFullError", "OffsetError"]
+__all__ = ["NOT_SHARED", "BatchOrderError", "CorruptLogError", "LogFullError", "OffsetError"]
+
+
+#: What to do about a file that one process has written and another does not find.
+NOT_SHARED = "driver and executors must see the same directory: give --path one that all machines mount"
 
 
 class LogFullError(ForetideError, OSError):

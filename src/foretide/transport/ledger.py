@@ -7,7 +7,7 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from foretide.transport.contract import Commit, SegmentInfo
-from foretide.transport.errors import BatchOrderError, CorruptLogError
+from foretide.transport.errors import NOT_SHARED, BatchOrderError, CorruptLogError
 from foretide.transport.files import claim_json, full_disk_as, remove
 from foretide.transport.manifest import Layout, Manifest, ManifestIndex
 from foretide.transport.segment import ArrowSegmentWriter
@@ -15,7 +15,7 @@ from foretide.transport.settings import ArrowLogSettings
 
 __all__ = ["Ledger"]
 
-_MISSING = "run the batch again; if it happens every time, do driver and executors share this directory?"
+_MISSING = f"run the batch again; if it happens every time, {NOT_SHARED}"
 
 
 class Ledger:

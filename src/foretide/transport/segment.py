@@ -18,7 +18,7 @@ import pyarrow as pa
 from foretide.files import sync
 from foretide.transport.blocks import BLOCK_ROWS, BlockPiece, BlockWriter
 from foretide.transport.contract import Block, SegmentInfo, SegmentWriter
-from foretide.transport.errors import CorruptLogError
+from foretide.transport.errors import NOT_SHARED, CorruptLogError
 from foretide.transport.files import full_disk_as, remove
 
 __all__ = ["ArrowPiece", "ArrowSegmentWriter", "SegmentFile"]
@@ -99,7 +99,7 @@ class SegmentFile(BlockWriter):
     def _write_block(self, block: pa.RecordBatch) -> None:
         if self._ipc is None:
             options = pa.ipc.IpcWriteOptions(compression=self._settings.compression)
-            self._sink = pa.OSFile(str(self._scratch), "wb")
+            self._sink = _new_file(self._scratch)
             self._ipc = pa.ipc.new_file(self._sink, block.schema, options=options)
         self._ipc.write_batch(block)
         assert self._sink is not None
@@ -124,6 +124,13 @@ class ArrowPiece(BlockPiece):
             reader = _ipc_reader(self, source)
             for index in range(first, end):
                 yield _verified_block(self, source, reader, index)
+
+
+def _new_file(path: Path) -> pa.OSFile:
+    try:
+        return pa.OSFile(str(path), "wb")
+    except FileNotFoundError as error:
+        raise CorruptLogError(str(path.parent), "the directory of a log", "none on this machine", NOT_SHARED) from error
 
 
 def _open_segment(piece: ArrowPiece) -> pa.MemoryMappedFile:

@@ -174,7 +174,11 @@ class TestCommand:
             (["--replicas", "count=99"], "between 1 and 8 replicas, got 99"),
             (["--trace", "nowhere"], "trace 'nowhere'"),
             (["--minutes", "0"], "'--minutes': expected a positive number"),
-            (["--master", "spark://host:7077"], "a directory that driver and executors share"),
+            (["--engine", "batch_taget_s=1"], "did you mean 'batch_target_s'?"),
+            (["--engine", "batch_target_s"], "'--engine': expected NAME=VALUE"),
+            (["--engine", "batch_target_s=-1"], "'engine.batch_target_s': expected greater than 0"),
+            (["--conf", "executor.cores=2"], "'--conf': expected a setting of Spark's, spark.KEY=VALUE"),
+            (["--conf", "spark.master=yarn"], "'--conf': expected settings without an option of their own"),
         ],
     )
     def test_errors_are_one_message(self, runner: CliRunner, arguments: list[str], message: str) -> None:
@@ -182,6 +186,17 @@ class TestCommand:
         assert result.exit_code == 2
         assert message in result.stderr
         assert "Traceback" not in result.output
+
+    def test_without_a_directory_a_cluster_gets_only_what_needs_none(self, runner: CliRunner, tmp_path: Path) -> None:
+        job = tmp_path / "job.toml"
+        job.write_text(
+            'name = "j"\n[[sources]]\nid = "in"\n[[operators]]\nid = "a"\nfunction = "builtins:dict"\n'
+            'inputs = [{from = "in", queued = true}]\n'
+        )
+        result = runner.invoke(app, ["run", str(job), "--master", "spark://host:7077"])
+        assert result.exit_code == 2
+        assert "'--path': expected a directory that the executors see as well" in result.stderr
+        assert "files are needed by: queued edge 'in -> a', got none" in result.stderr
 
     def test_help_teaches_with_an_example(self, runner: CliRunner) -> None:
         told = runner.invoke(app, ["run", "--help"]).stdout

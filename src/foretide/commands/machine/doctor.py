@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from foretide.commands.running.engine_options import CONF, spark_settings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,6 +29,21 @@ _SIGNS = {"ok": "✓ ok", "warn": "! warn", "fail": "✗ fail"}
 def doctor(
     quick: Annotated[bool, typer.Option("--quick", help="Leave out the check that starts Spark.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the checks as JSON.")] = False,
+    master: Annotated[
+        str | None,
+        typer.Option(
+            help="Check a cluster, such as spark://host:7077, instead of Spark here: whether executors come, what runs "
+            "there, and whether they see the directory of --path.",
+            metavar="URL",
+        ),
+    ] = None,
+    path: Annotated[
+        Path | None,
+        typer.Option(help="With --master: the directory that a run is to have; else one for temporary files."),
+    ] = None,
+    conf: Annotated[
+        list[str] | None, typer.Option(help="With --master: a setting of Spark's, as in foretide run.", metavar=CONF)
+    ] = None,
 ) -> None:
     """Check that Python, Java, Spark and its workers, memory, disk, ports and the store are in order.
 
@@ -34,16 +53,27 @@ def doctor(
     [bold]Example:[/] foretide doctor
 
     [bold]In a script:[/] foretide doctor --quick --json
+
+    [bold]A cluster:[/] foretide doctor --master spark://host:7077 --path /nfs/runs
     """
     from foretide.commands.group import console_for
+    from foretide.commands.machine.cluster_checks import cluster_checks
     from foretide.commands.machine.doctor_checks import all_checks
 
-    console = console_for(None, _WIDE)
+    console, settings = console_for(None, _WIDE), spark_settings(conf or ())
+
+    def look() -> list[Check]:
+        found = list(all_checks(quick=quick or master is not None))
+        if master is not None:
+            with tempfile.TemporaryDirectory(prefix="foretide-") as folder:
+                found += cluster_checks(master, path or Path(folder), settings)
+        return found
+
     if as_json or not console.is_terminal:
-        checks = list(all_checks(quick=quick))
+        checks = look()
     else:
         with console.status("checking; Spark takes a few seconds" if not quick else "looking around"):
-            checks = list(all_checks(quick=quick))
+            checks = look()
     failed = [check.name for check in checks if check.status == "fail"]
     if as_json:
         body = {"ok": not failed, "checks": [asdict(check) for check in checks]}

@@ -16,6 +16,7 @@ from foretide.commands.topology_argument import SETTINGS_HELP, TOPOLOGY_HELP, lo
 
 if TYPE_CHECKING:
     from foretide.commands.running.request import RunRequest
+    from foretide.spark import EngineSettings
     from foretide.spark.driver.run import RunOptions
     from foretide.store import RunStore
     from foretide.topology import Topology
@@ -205,7 +206,6 @@ def run(
         engine=engine_options or (),
     )
     topology, seconds = load(), _seconds(minutes)
-    _check_path(path, request.master_for(topology))
     from foretide.commands.running.limits import queue_settings
     from foretide.spark.driver.run import RunOptions
 
@@ -214,6 +214,7 @@ def run(
     given |= {} if max_failed is None else {"failed_share": max_failed}
     engine = request.engine_settings({"trigger_s": trigger_s}, given)
     request.spark_settings()  # before Spark is started, which says what is wrong with them
+    _check_path(path, topology, engine, request.master_for(topology))
     options = RunOptions(topology=topology, path=path, seconds=seconds, replicas=given_replicas, settings=engine)
     if compare is not None:
         from foretide.commands.running.run_compare import run_comparison
@@ -300,10 +301,9 @@ def _seconds(minutes: float | None) -> float | None:
     return None if minutes is None else minutes * 60
 
 
-def _check_path(path: Path | None, master: str) -> None:
-    from foretide.errors import ConfigError
+def _check_path(path: Path | None, topology: Topology, engine: EngineSettings, master: str) -> None:
+    """Refuse, before Spark starts, to run without a directory what needs one that executors see."""
+    from foretide.spark import compile_stages
+    from foretide.spark.driver.sharing import check_given, shared_places
 
-    if path is None and not master.startswith("local"):
-        raise ConfigError(
-            "--path", expected=f"a directory that driver and executors share, for master {master!r}", got="none"
-        )
+    check_given(shared_places(compile_stages(topology), path, engine), master)

@@ -90,6 +90,9 @@ def report_view(report: RunReport) -> RenderableType:
     ]
     if report.failures:
         parts.append(failures_view(report.failures))
+    if report.letters_left_out:
+        words = f"{report.letters_left_out:,} of them are counted, but not in the log: too many failed at once"
+        parts.append(Text(words, style="yellow"))
     parts += [Text(str(drop), style="yellow") for drop in report.drops]
     if not report.drained:
         words = "not drained in time: what is left inside goes on at the next start in the same --path"

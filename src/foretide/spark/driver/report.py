@@ -75,6 +75,8 @@ class RunReport:
         Events that were dropped, by queue and reason.
     states : mapping of str to StateSize
         What is kept by key, by operator.
+    letters_left_out : int
+        Events that failed and are not in the dead-letter log, since there were too many at once.
     """
 
     topology: str
@@ -90,6 +92,7 @@ class RunReport:
     failures: Sequence[Failure] = ()
     drops: Sequence[Drop] = ()
     states: Mapping[str, StateSize] = field(default_factory=dict)
+    letters_left_out: int = 0
 
     @property
     def dropped(self) -> int:

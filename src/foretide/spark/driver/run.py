@@ -290,6 +290,7 @@ class _Watch:
             failures=tuple(self._running.failures()),
             drops=drops,
             states=self._running.state_sizes(),
+            letters_left_out=self._running.letters_left_out(),
         )
 
     def _rate(self, now_s: float, arrived: int) -> float:

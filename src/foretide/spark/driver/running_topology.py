@@ -22,6 +22,7 @@ from foretide.spark.batches.states import HotKey, StateSize
 from foretide.spark.driver.checkpoint import check_checkpoint
 from foretide.spark.driver.query_progress import ProgressLog
 from foretide.spark.driver.repartition import check_partitions
+from foretide.spark.driver.sharing import check_sharing, shared_places
 from foretide.spark.inputs.edges import EdgeStore
 from foretide.spark.inputs.faults import read_fault
 from foretide.spark.inputs.frames import OWN_KINDS
@@ -114,7 +115,14 @@ class RunningTopology:
         return self._workspace
 
     def start(self) -> None:
-        """Start the query of every stage, downstream first, so that readers are registered before rows come."""
+        """Start the query of every stage, downstream first, so that readers are registered before rows come.
+
+        Raises
+        ------
+        ConfigError
+            When executors on other machines do not see a directory that they need.
+        """
+        check_sharing(self._spark, shared_places(self.graph, self._workspace.root, self.settings))
         self._runtime.change(paused=False)
         if self._progress is not None:
             self._spark.streams.addListener(self._progress)
@@ -263,6 +271,10 @@ class RunningTopology:
     def failures(self) -> list[Failure]:
         """Return what operators failed on since the start, one entry for each operator and kind."""
         return [failure for runner in self._stages for failure in runner.failures]
+
+    def letters_left_out(self) -> int:
+        """Return how many events that failed since the start are counted, but not among the dead letters."""
+        return sum(runner.letters_left_out for runner in self._stages)
 
     def drops(self) -> list[Drop]:
         """Return what was dropped since the start, one entry for each queue and reason."""

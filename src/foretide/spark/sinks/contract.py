@@ -22,11 +22,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from foretide.errors import ConfigError
+from foretide.spark.errors import SinkError
 from foretide.spark.sinks.kafka import KafkaSink
 from foretide.spark.sinks.postgres import PostgresSink
 from foretide.spark.tasks.contract import EdgeWriter
 from foretide.topology import Sink
 from foretide.topology.options import SINK_OPTIONS
+from foretide.transport.errors import NOT_SHARED
 
 __all__ = [
     "BatchSink",
@@ -184,12 +186,22 @@ class ParquetSink:
         place = self._place(batch_id)
         if files and not place.exists():
             aside = files[0].parent
+            self._check_seen(files)
             for stray in set(aside.iterdir()) - set(files):
                 stray.unlink()
             place.parent.mkdir(parents=True, exist_ok=True)
             aside.rename(place)
         for left in (self._path / "_attempts").glob(f"{batch_id}-*"):
             shutil.rmtree(left, ignore_errors=True)
+
+    def _check_seen(self, files: Sequence[Path]) -> None:
+        if gone := [file for file in files if not file.exists()]:
+            raise SinkError(
+                str(self._path),
+                expected="the files that tasks have written",
+                got=f"none at {gone[0]}",
+                remedy=NOT_SHARED.replace("--path", "the sink's path"),
+            )
 
     def _place(self, batch_id: int) -> Path:
         return self._path / f"run={self._run}" / f"batch_id={batch_id:09d}"

@@ -1,0 +1,122 @@
+"""What of a topology goes through files that driver and executors must both see, and whether they do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from foretide.compile.stages import StageGraph
+from foretide.errors import ConfigError
+from foretide.spark.inputs.frames import OWN_KINDS
+from foretide.spark.pool.sight import look_around
+from foretide.spark.settings import EngineSettings
+
+__all__ = ["SharedPlace", "check_given", "check_sharing", "on_this_machine", "shared_places"]
+
+_REMEDY = (
+    "give {what} that all machines mount in the same place; queued edges can also be kept in Kafka "
+    "(--engine edges=kafka --engine kafka_servers=...), and results sent to a sink of kind kafka or postgres: a "
+    "topology of inline edges with such sinks needs nothing that is shared"
+)
+
+
+@dataclass(frozen=True)
+class SharedPlace:
+    """Something of a topology that goes through files, and where; None where no directory was given."""
+
+    what: str
+    folder: str | None
+
+    def __str__(self) -> str:
+        return self.what
+
+
+def on_this_machine(master: str) -> bool:
+    """Return whether executors run where the driver does.
+
+    >>> on_this_machine("local-cluster[2,1,1024]"), on_this_machine("spark://10.0.0.5:7077")
+    (True, False)
+    """
+    return master.startswith("local")
+
+
+def shared_places(graph: StageGraph, root: str | Path | None, settings: EngineSettings) -> list[SharedPlace]:
+    """Return what of a topology tasks write or read as files, of a run in the directory `root`."""
+    directory = None if root is None else str(root)
+    found: list[SharedPlace] = []
+    if settings.edges == "files":
+        found += [SharedPlace(f"queued edge '{plan.edge}'", directory) for plan in graph.queued]
+    for stage in graph.stages:
+        found += [SharedPlace(f"state of operator {operator.id!r}", directory) for operator in stage.keyed]
+        found += [
+            SharedPlace(f"operator {operator.id!r} on DataFrames", directory)
+            for operator in stage.operators
+            if operator.on_frames and (operator.stateful or _reads_itself(stage.sources))
+        ]
+        found += [
+            SharedPlace(f"sink {sink.id!r} (parquet)", str(sink.connector.options["path"]))
+            for sink in stage.sinks
+            if sink.connector.kind == "parquet" and "path" in sink.connector.options
+        ]
+        for operator in stage.operators:
+            found += [
+                SharedPlace(f"table {name!r} of operator {operator.id!r}", path)
+                for name, path in _tables(operator.options.get("tables", {}))
+            ]
+    return found
+
+
+def _reads_itself(sources: Iterable[Any]) -> bool:
+    """Return whether values may turn up that cannot be made rows of; those leave Spark's tasks as files."""
+    return any(source.connector.kind in OWN_KINDS for source in sources)
+
+
+def _tables(tables: Any) -> Iterator[tuple[str, str]]:
+    for name, table in dict(tables).items():
+        if isinstance(table, str | Path) and Path(table).is_file():
+            yield name, str(table)
+
+
+def check_sharing(spark: SparkSession, places: Sequence[SharedPlace]) -> None:
+    """See to it that executors on other machines see what goes through files.
+
+    Raises
+    ------
+    ConfigError
+        Naming those for which they do not, and what to do.
+    """
+    if not places or on_this_machine(str(spark.sparkContext.master)):
+        return
+    folders = [str(Path(folder).absolute()) for folder in dict.fromkeys(place.folder for place in places) if folder]
+    blind = [sight for sight in look_around(spark, folders) if sight.missing]
+    if blind:
+        missing = {folder for sight in blind for folder in sight.missing}
+        hit = [place for place in places if place.folder and str(Path(place.folder).absolute()) in missing]
+        raise _refused(hit, sorted(missing), f"executors that do not: {', '.join(str(sight) for sight in blind[:4])}")
+
+
+def check_given(places: Sequence[SharedPlace], master: str) -> None:
+    """See to it that a directory was given, where executors on other machines need one.
+
+    Raises
+    ------
+    ConfigError
+        Naming what needs it.
+    """
+    without = [place for place in places if place.folder is None]
+    if without and not on_this_machine(master):
+        raise _refused(without, [], "none")
+
+
+def _refused(hit: Sequence[SharedPlace], folders: Sequence[str], got: str) -> ConfigError:
+    names = ", ".join(str(place) for place in hit)
+    return ConfigError(
+        "--path" if any(not place.what.startswith(("sink", "table")) for place in hit) else hit[0].what,
+        expected=f"a directory that the executors see as well, since files are needed by: {names}",
+        got=f"{', '.join(folders)}, with {got}" if folders else got,
+        remedy=_REMEDY.format(what="a directory" if len(folders) < 2 else "directories"),
+    )

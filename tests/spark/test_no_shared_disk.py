@@ -1,0 +1,107 @@
+"""Topologies on a cluster whose workers share nothing but the network with the driver."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+import tarfile
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from benchmark_modules import benchmark_module
+
+from foretide.transport import ArrowLog
+from foretide.transport.dead_letters import read_letters
+
+clusters: Any = benchmark_module("standalone_cluster")
+MISSING = clusters.missing_for_clusters()
+
+pytestmark = [
+    pytest.mark.spark,
+    # Where checks must not be left out, a machine that does not allow it fails.
+    pytest.mark.skipif(bool(MISSING) and not os.environ.get("CI"), reason=MISSING),
+]
+
+COMMAND = "from foretide.cli import main; main()"
+JOB = """
+import os
+
+from foretide.topology import flow
+
+
+def picky(row):
+    if row["id"] % 50 == 7:
+        raise ValueError(f"not {row['id']}")
+    return {"id": row["id"], "packed": os.environ.get("PACKED", "")}
+
+
+def same(row):
+    return row
+
+
+job = flow("inline")
+rows = job.source("in", "trace", trace=TRACE, until="all").operator("picky", picky, replicas=(2, 2))
+rows.operator("same", same, grouping="fields:id").sink("out", "sqlite", path=OUT)
+topology = job.build()
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    with clusters.standalone_cluster(cores=1, memory="1g") as running:
+        yield running
+
+
+def run_there(cluster: Any, command: Sequence[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run a driver at the bridge's address, in a folder that workers do not see."""
+    environment = os.environ | {"SPARK_LOCAL_IP": cluster.address, "FORETIDE_STORE": str(folder / "runs.db")}
+    return subprocess.run(
+        command, capture_output=True, text=True, check=False, timeout=240, cwd=folder, env=environment
+    )
+
+
+def pack_environment(folder: Path) -> Path:
+    """Return an archive with a Python that tells where it came from."""
+    python = folder / "python"
+    python.write_text(f'#!/bin/sh\nPACKED=yes exec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    with tarfile.open(folder / "environment.tar.gz", "w:gz") as archive:
+        archive.add(python, "bin/python")
+    return folder / "environment.tar.gz"
+
+
+def test_inline_edges_and_a_sink_outside_need_no_shared_disk(cluster: Any, tmp_path: Path) -> None:
+    trace, out = tmp_path / "trace.csv", tmp_path / "out.db"
+    trace.write_text("second,events_per_second\n0,100\n1,100\n")
+    job = tmp_path / "job.py"
+    job.write_text(JOB.replace("TRACE", repr(str(trace))).replace("OUT", repr(str(out))))
+    archive = pack_environment(tmp_path)
+    options = ["--master", cluster.master, "--path", str(tmp_path / "run"), "--json", str(tmp_path / "report.json")]
+    options += ["--conf", f"spark.archives={archive}#environment"]
+    options += ["--conf", "spark.pyspark.python=./environment/bin/python", "--engine", "letter_bytes=65536"]
+    done = run_there(cluster, [sys.executable, "-c", COMMAND, "run", str(job), *options], tmp_path)
+    assert done.returncode == 4, done.stdout[-3000:] + done.stderr[-4000:]  # some events failed
+    with closing(sqlite3.connect(out)) as database:
+        rows = database.execute("SELECT id, packed FROM out ORDER BY id").fetchall()
+    assert rows == [(id, "yes") for id in range(200) if id % 50 != 7]
+    letters = read_letters(ArrowLog(tmp_path / "run" / "dead-letters")).to_pylist()
+    assert sorted(json.loads(letter["event"])["id"] for letter in letters) == [7, 57, 107, 157]
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert (report["dead_letters"], report["letters_left_out"], report["drained"]) == (4, 0, True)
+
+
+def test_what_needs_a_shared_disk_is_refused_and_named(cluster: Any, tmp_path: Path) -> None:
+    program = Path(__file__).parent / "programs" / "far_driver.py"
+    done = run_there(cluster, [sys.executable, str(program), cluster.master, str(tmp_path)], tmp_path)
+    assert done.returncode == 0, done.stderr[-4000:]
+    found = json.loads(done.stdout.splitlines()[-1])
+    for needed in ("queued edge 'count -> last'", "state of operator 'count'", "sink 'files' (parquet)", "--engine"):
+        assert needed in found["refused"]
+    assert found["missing"] == [[str(tmp_path)]] * 2
+    assert not list(tmp_path.glob("**/_seen-*"))

@@ -1,0 +1,132 @@
+"""What goes through files that executors must see, and what is said where they do not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from foretide.compile.stages import compile_stages
+from foretide.errors import ConfigError
+from foretide.spark.driver import sharing
+from foretide.spark.driver.sharing import SharedPlace, check_given, check_sharing, shared_places
+from foretide.spark.errors import SinkError
+from foretide.spark.pool.sight import Sight
+from foretide.spark.settings import EngineSettings
+from foretide.spark.sinks.contract import ParquetSink
+from foretide.topology import Topology, flow
+from foretide.transport import ArrowLog, CorruptLogError
+
+FAR: Any = SimpleNamespace(sparkContext=SimpleNamespace(master="spark://host:7077"))
+NEAR: Any = SimpleNamespace(sparkContext=SimpleNamespace(master="local-cluster[2,1,1024]"))
+
+
+def same(rows: Any, *more: Any) -> Any:
+    return rows
+
+
+def needy(table: Path) -> Topology:
+    job = flow("needy")
+    stream = job.source("in").operator("look", same, mode="rows", tables={"names": str(table), "inside": [1]})
+    keyed = stream.operator("keep", same, mode="arrow", key="id", state="n long")
+    last = keyed.operator("last", same, mode="rows", queued=True)
+    last.sink("files", "parquet", path="/data/out")
+    last.sink("lines", "memory")
+    return job.build()
+
+
+def inline() -> Topology:
+    job = flow("inline")
+    job.source("in").operator("a", same, mode="rows").operator("b", same, mode="rows", grouping="fields:id").sink(
+        "out", "postgres", url="postgresql://x/y", table="t"
+    )
+    return job.build()
+
+
+def named(topology: Topology, **settings: Any) -> dict[str, str | None]:
+    places = shared_places(compile_stages(topology), "/run", EngineSettings(**settings))
+    return {place.what: place.folder for place in places}
+
+
+def test_what_needs_files_is_named_with_its_place(tmp_path: Path) -> None:
+    table = tmp_path / "names.csv"
+    table.touch()
+    assert named(needy(table)) == {
+        "queued edge 'keep -> last'": "/run",
+        "state of operator 'keep'": "/run",
+        "sink 'files' (parquet)": "/data/out",
+        "table 'names' of operator 'look'": str(table),
+    }
+    assert "queued edge 'keep -> last'" not in named(needy(table), edges="kafka", kafka_servers="b:9092")
+
+
+def test_inline_edges_and_sinks_outside_need_nothing() -> None:
+    assert named(inline()) == {}
+
+
+def test_operators_on_dataframes_need_it_for_their_state_and_for_what_cannot_be_read() -> None:
+    def frames(kind: str, *, stateful: bool, **options: Any) -> Topology:
+        job = flow("frames")
+        source = job.source("in", kind, **options)
+        source.operator("frame", same, mode="dataframe", stateful=stateful, schema="id long").sink("out", "memory")
+        return job.build()
+
+    assert named(frames("kafka", stateful=False, servers="b:9092", topic="t")) == {
+        "operator 'frame' on DataFrames": "/run"
+    }
+    assert named(frames("files", stateful=True, path="s3a://b/in")) == {"operator 'frame' on DataFrames": "/run"}
+    assert named(frames("files", stateful=False, path="s3a://b/in")) == {}
+
+
+def test_a_cluster_whose_executors_do_not_see_it_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def look_around(spark: Any, folders: Sequence[str]) -> list[Sight]:
+        assert folders == ["/run", "/data/out"]
+        return [Sight("0", "near", "3.11", "1", ()), Sight("1", "far", "3.11", "1", ("/run",))]
+
+    monkeypatch.setattr(sharing, "look_around", look_around)
+    places = [
+        SharedPlace("queued edge 'a -> b'", "/run"),
+        SharedPlace("state of operator 'c'", "/run"),
+        SharedPlace("sink 'd' (parquet)", "/data/out"),
+    ]
+    with pytest.raises(ConfigError) as caught:
+        check_sharing(FAR, places)
+    assert caught.value.setting == "--path"
+    assert caught.value.expected.endswith("files are needed by: queued edge 'a -> b', state of operator 'c'")
+    assert caught.value.got == "/run, with executors that do not: 1 on far"
+    assert "--engine edges=kafka" in caught.value.remedy
+
+
+def test_nobody_looks_where_nothing_is_needed_or_all_is_on_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sharing, "look_around", lambda *_: pytest.fail("nobody had to look"))
+    check_sharing(FAR, [])
+    check_sharing(NEAR, [SharedPlace("queued edge 'a -> b'", "/run")])
+
+
+def test_a_directory_must_be_given_where_executors_need_one(tmp_path: Path) -> None:
+    places = shared_places(compile_stages(needy(tmp_path)), None, EngineSettings())
+    check_given(places, "local[2]")
+    with pytest.raises(ConfigError, match="queued edge 'keep -> last', state of operator 'keep', got none"):
+        check_given(places, "yarn")
+
+
+def test_a_log_that_is_not_there_for_a_task_says_that_it_must_be_shared(tmp_path: Path) -> None:
+    writer = ArrowLog(tmp_path / "log").begin("a", 0).segment_writer()
+    (tmp_path / "log").rename(tmp_path / "elsewhere")
+    with pytest.raises(CorruptLogError, match="none on this machine; driver and executors must see the same directory"):
+        writer.write([pa.record_batch({"id": [1]})])
+
+
+def test_files_that_the_driver_does_not_find_say_so_too(tmp_path: Path) -> None:
+    sink = ParquetSink(tmp_path)
+    open_file = sink.task_writer(0).open()
+    open_file.append(pa.record_batch({"id": [1]}))
+    written = open_file.close()
+    assert isinstance(written, dict)
+    Path(written["file"]).unlink()
+    with pytest.raises(SinkError, match="driver and executors must see the same directory: give the sink's path"):
+        sink.commit(0, [written], None)
