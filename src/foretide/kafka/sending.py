@@ -1,4 +1,4 @@
-"""Sending messages to a partition, and waiting until the broker has them."""
+"""Sending messages: to a partition, waiting until the broker has them, and rows of an Arrow batch."""
 
 from __future__ import annotations
 
@@ -7,10 +7,15 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import pyarrow as pa
+
 from foretide.kafka.client import Cluster, confluent, is_missing, is_transient, reason
 from foretide.kafka.errors import BrokerError, KafkaError, TopicError
 
-__all__ = ["Outbox", "produce_when_there_is_room"]
+__all__ = ["HEADER", "Outbox", "produce_messages", "produce_when_there_is_room"]
+
+#: What the names of columns begin with that become headers.
+HEADER = "header "
 
 
 class Outbox:
@@ -84,4 +89,38 @@ def produce_when_there_is_room(producer: Any, produce: Callable[[], None]) -> No
         try:
             return produce()
         except BufferError:
+            producer.poll(0.05)
+
+
+def produce_messages(
+    producer: Any, topic: str, messages: pa.RecordBatch, delivered: Callable[[Any, Any], None] | None = None
+) -> None:
+    """Hand messages to the client, waiting where it has no room for all of them.
+
+    Parameters
+    ----------
+    producer : Producer
+        The client.
+    topic : str
+        To what.
+    messages : pyarrow.RecordBatch
+        The columns ``value``, ``key`` where there are keys, and those whose names begin with `HEADER`.
+    delivered : callable, optional
+        Hears what became of each.
+    """
+    values = messages["value"].to_pylist()
+    keys = messages["key"].to_pylist() if "key" in messages.schema.names else [None] * len(values)
+    headers = [name.removeprefix(HEADER) for name in messages.schema.names if name.startswith(HEADER)]
+    if headers:
+        columns = [messages[f"{HEADER}{name}"].to_pylist() for name in headers]
+        for key, value, *found in zip(keys, values, *columns, strict=True):
+            message = partial(producer.produce, topic, value, key, on_delivery=delivered)
+            with_headers = partial(message, headers=list(zip(headers, found, strict=True)))
+            produce_when_there_is_room(producer, with_headers)
+        return
+    left = [{"value": value, "key": key} for key, value in zip(keys, values, strict=True)]
+    while left:
+        producer.produce_batch(topic, left, on_delivery=delivered)
+        left = [message for message in left if message.pop("_error", None) is not None]
+        if left:
             producer.poll(0.05)

@@ -10,19 +10,16 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from functools import partial
 from typing import Any, TypeVar
 
 import pyarrow as pa
 
 from foretide.kafka.client import Cluster, confluent, is_missing, is_transient
 from foretide.kafka.errors import BrokerError, KafkaError
-from foretide.kafka.sending import produce_when_there_is_room
+from foretide.kafka.sending import HEADER, produce_messages
 
 __all__ = ["HEADER", "TransactionalWriter"]
 
-#: What the names of columns begin with that become headers.
-HEADER = "header "
 T = TypeVar("T")
 _CHUNK = 10_000
 
@@ -136,7 +133,7 @@ class TransactionalWriter:
                 failed.append(error)
 
         for chunk in messages.to_batches(max_chunksize=_CHUNK):
-            self._produce(producer, chunk, delivered)
+            produce_messages(producer, self._topic, chunk, delivered)
             producer.poll(0)
             if failed:
                 break
@@ -146,24 +143,6 @@ class TransactionalWriter:
                 raise BrokerError(self._cluster.who, self._cluster.servers, self._cluster.patience_s, "no answer")
         if failed:
             raise confluent().KafkaException(failed[0])
-
-    def _produce(self, producer: Any, chunk: pa.RecordBatch, delivered: Callable[[Any, Any], None]) -> None:
-        topic, values = self._topic, chunk["value"].to_pylist()
-        keys = chunk["key"].to_pylist() if "key" in chunk.schema.names else [None] * len(values)
-        headers = [name.removeprefix(HEADER) for name in chunk.schema.names if name.startswith(HEADER)]
-        if headers:
-            columns = [chunk[f"{HEADER}{name}"].to_pylist() for name in headers]
-            for key, value, *found in zip(keys, values, *columns, strict=True):
-                message = partial(producer.produce, topic, value, key, on_delivery=delivered)
-                with_headers = partial(message, headers=list(zip(headers, found, strict=True)))
-                produce_when_there_is_room(producer, with_headers)
-            return
-        left = [{"value": value, "key": key} for key, value in zip(keys, values, strict=True)]
-        while left:
-            producer.produce_batch(topic, left, on_delivery=delivered)
-            left = [message for message in left if message.pop("_error", None) is not None]
-            if left:
-                producer.poll(0.05)
 
     def _read_last(self) -> int:
         """Return the last batch that was committed, -1 before the first."""
