@@ -4,33 +4,29 @@ from __future__ import annotations
 
 import threading
 import time
-import uuid
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from foretide.compile.queues import queue_limits
 from foretide.compile.stages import Stage, StageGraph
 from foretide.errors import ForetideError
-from foretide.health.task_features import FeatureOrder
 from foretide.records.sharing import share_out
 from foretide.spark.batches.admission import Admission, Reading
 from foretide.spark.batches.checkpoint_files import last_batch, quick_checkpoint_files
-from foretide.spark.batches.declared import operator_spec
 from foretide.spark.batches.drops import Drop, DropWatch, too_old_of
 from foretide.spark.batches.ends import StageEnds
 from foretide.spark.batches.failures import FailureWatch
 from foretide.spark.batches.job import StageJob
+from foretide.spark.batches.programs import pack_program
 from foretide.spark.batches.routing import Router
 from foretide.spark.batches.state_settings import state_settings
 from foretide.spark.batches.states import HotKey, StageStates, StateSize
-from foretide.spark.errors import BatchInterrupted, OperatorError
+from foretide.spark.errors import BatchInterrupted
 from foretide.spark.inputs.edges import EdgeStore
 from foretide.spark.inputs.faults import read_fault
 from foretide.spark.inputs.feeds import SliceFeed, open_feed
@@ -40,7 +36,7 @@ from foretide.spark.inputs.planned import Positions
 from foretide.spark.inputs.processors import output_mode
 from foretide.spark.settings import EngineSettings
 from foretide.spark.sinks.contract import BatchSink
-from foretide.spark.tasks.contract import BatchOrder, Program
+from foretide.spark.tasks.contract import BatchOrder
 from foretide.spark.tasks.statistics import BatchStatistics, StageTotals
 from foretide.store import RuntimeConfig, RuntimeStore
 from foretide.store.workspace import Workspace
@@ -86,7 +82,7 @@ class StageRunner:
         self._stopping = threading.Event()
         self._states = StageStates(graph.topology, stage, workspace, settings)
         self._ends = StageEnds(stage, workspace, settings, edges, self._stopping, self._states.logs)
-        program = f"{stage.id}/{uuid.uuid4().hex}", _packed(self._make_program())
+        program = pack_program(graph.topology, stage, workspace, settings)
         self._job = StageJob(spark, stage.id, stage.carriers, program, settings.batch_attempts, self._stopping)
         self.statistics: deque[BatchStatistics] = deque(maxlen=settings.kept_batches)
         self.totals = StageTotals()
@@ -260,15 +256,6 @@ class StageRunner:
             return tasks
         return self._reading.tasks(sum(rows.values()), tasks)
 
-    def _make_program(self) -> Program:
-        specs = {
-            operator.id: operator_spec(self._topology, operator, self.settings.retries)
-            for operator in self.stage.operators
-        }
-        every_s = self.settings.features_every_s
-        features = FeatureOrder(self._workspace.run_id(), every_s) if every_s else None
-        return Program(_without_connectors(self.stage), specs, self.settings.statistics, features)
-
     def _slots(self, config: RuntimeConfig, rows: Mapping[str, int] | None) -> tuple[dict[str, int], int]:
         """Return each operator's part of the slots of a batch, and all of them: hired by its rows, or as planned."""
         now_s = time.time()
@@ -326,33 +313,3 @@ class StageRunner:
     def _write_limit(self, last: BatchStatistics | None = None) -> None:
         limits = RuntimeLimits(self._admission.limit, last_batch=None if last is None else last.figures())
         write_limits(self._workspace.limits(self.stage.id), limits)
-
-
-def _packed(program: Program) -> bytes:
-    """Return what workers unpack."""
-    try:
-        return cloudpickle.dumps(program)
-    except Exception:
-        for operator in program.stage.operators:
-            _check_sendable(operator)
-        raise
-
-
-def _check_sendable(operator: Operator) -> None:
-    try:
-        cloudpickle.dumps(operator.function)
-    except Exception as error:
-        where = "init" if is_processor(operator.function) else "the function, or its warm_up()"
-        raise OperatorError(
-            operator.id,
-            expected="code that can be sent to workers",
-            got=f"{type(error).__name__}: {error}",
-            remedy=f"make in {where} what cannot be pickled, such as connections and locks",
-        ) from error
-
-
-def _without_connectors(stage: Stage) -> Stage:
-    """Return the stage without what tasks never call: sources and sinks may hold functions that cannot be sent."""
-    sources = tuple(replace(source, connector=type(source.connector)()) for source in stage.sources)
-    sinks = tuple(replace(sink, connector=type(sink.connector)()) for sink in stage.sinks)
-    return replace(stage, sources=sources, sinks=sinks)
