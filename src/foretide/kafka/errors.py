@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from foretide.errors import ForetideError
 
-__all__ = ["BrokerError", "DataLossError", "KafkaError", "TopicError"]
+__all__ = ["BrokerError", "DataLossError", "KafkaError", "TopicError", "TransactionsError"]
 
 
 class KafkaError(ForetideError):
@@ -55,4 +55,15 @@ class DataLossError(KafkaError, LookupError):
         super().__init__(
             f"{who}: expected {expected} in partition {partition} of topic {topic!r}, got {got}; raise the topic's "
             "retention, or accept the loss with on_data_loss='continue'"
+        )
+
+
+class TransactionsError(KafkaError):
+    """A broker takes no transactions, or none from us."""
+
+    def __init__(self, who: str, servers: str, cause: str) -> None:
+        self.who, self.servers, self.cause = who, servers, cause
+        super().__init__(
+            f"{who}: expected transactions at {servers}, got {cause}; let the client have transactional ids that begin "
+            "with 'foretide-', or run the stage in batches"
         )
