@@ -21,7 +21,7 @@ from foretide.transport import ArrowLog, ArrowLogSettings, LogFullError
 from foretide.transport.contract import BatchWriter, Commit, Log, SegmentInfo, SegmentWriter
 from foretide.transport.dead_letters import DEAD_LETTERS, DeadLetter, dead_letter_batch
 
-__all__ = ["StageEnds"]
+__all__ = ["StageEnds", "letter_log", "make_room"]
 
 _LOG = logging.getLogger(__name__)
 _POLL_S = 0.05
@@ -62,11 +62,9 @@ class StageEnds:
         self.logs: dict[int, Log] = {
             plan.number: edges.open(plan.name, str(plan.edge)) for plan in stage.edges if plan.link == "queued"
         } | dict(changelogs or {})
-        letter_bytes = min(settings.log_max_bytes, _LETTERS_BYTES)
-        letter_settings = ArrowLogSettings(max_bytes=letter_bytes, fsync=settings.sync_files)
         #: How many events that failed are counted, but not kept.
         self.letters_left_out = 0
-        self.dead_letters = ArrowLog(workspace.dead_letters, edge="dead letters", settings=letter_settings)
+        self.dead_letters = letter_log(workspace, settings)
         self.sinks: dict[str, BatchSink] = {sink.id: open_sink(sink, workspace.run_id()) for sink in stage.sinks}
         self._sink_edges = {
             plan.number: plan.edge.end for plan in (*stage.inputs, *stage.edges) if plan.edge.end in self.sinks
@@ -163,14 +161,29 @@ class StageEnds:
         dead = [*(DeadLetter(**plain) for result in results for plain in result["letters"]), *letters]
         if not dead:
             return
-        log = self.dead_letters
-        log.register(_LETTER_READER)
-        if not log.has_room():
-            middle = (log.first_offset() + log.end_offset()) // 2
-            _LOG.warning("dead letters: %d are dropped, since their log is full", middle - log.first_offset())
-            log.commit(_LETTER_READER, middle)
-        writer = log.begin(self._stage, batch_id)
+        make_room(self.dead_letters)
+        writer = self.dead_letters.begin(self._stage, batch_id)
         writer.commit([writer.segment_writer(DEAD_LETTERS).write([dead_letter_batch(dead)])])
+
+
+def letter_log(workspace: Workspace, settings: EngineSettings) -> ArrowLog:
+    """Return the log of a run's dead letters."""
+    most = min(settings.log_max_bytes, _LETTERS_BYTES)
+    return ArrowLog(
+        workspace.dead_letters,
+        edge="dead letters",
+        settings=ArrowLogSettings(max_bytes=most, fsync=settings.sync_files),
+    )
+
+
+def make_room(letters: Log) -> None:
+    """Drop the oldest half of a dead-letter log that is full."""
+    letters.register(_LETTER_READER)
+    if not letters.has_room():
+        first = letters.first_offset()
+        middle = (first + letters.end_offset()) // 2
+        _LOG.warning("dead letters: %d are dropped, since their log is full", middle - first)
+        letters.commit(_LETTER_READER, middle)
 
 
 def _joined(sink: str, batches: Sequence[pa.RecordBatch]) -> pa.Table:
