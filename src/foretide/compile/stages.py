@@ -149,10 +149,11 @@ class Stage:
 
 @dataclass(frozen=True)
 class StageGraph:
-    """The stages of a topology, upstream ones first."""
+    """The stages of a topology, upstream ones first, and which of them are live."""
 
     topology: Topology
     stages: tuple[Stage, ...]
+    live: frozenset[str] = frozenset()
 
     @cached_property
     def queued(self) -> tuple[EdgePlan, ...]:
@@ -171,8 +172,12 @@ class StageGraph:
             tuple(tuple(sorted(place[operator.id] for operator in stage.operators)) for stage in stages),
             minimum=tuple(topology.minimum_replicas.tolist()),
             maximum=tuple(topology.maximum_replicas.tolist()),
-            # What Spark reads for an operator on DataFrames is cut before the driver knows of the batch.
-            hired=tuple(all(not operator.on_frames for operator in stage.operators) for stage in stages),
+            # What Spark reads for an operator on DataFrames is cut before the driver knows of the batch, and the tasks
+            # of a live stage stay.
+            hired=tuple(
+                stage.id not in self.live and all(not operator.on_frames for operator in stage.operators)
+                for stage in stages
+            ),
             links=tuple(sorted((start, end) for start, end in links if start != end)),
         )
 

@@ -1,0 +1,74 @@
+"""Which stages can be live, and what is said where they cannot."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from foretide.compile.live import check_live, live_stages
+from foretide.compile.queues import QueueLimits
+from foretide.compile.stages import StageGraph, compile_stages
+from foretide.errors import ConfigError
+from foretide.topology import flow
+
+SOURCE: dict[str, Any] = {"kind": "kafka", "servers": "here:1", "topic": "orders", "schema": "id long"}
+SINK: dict[str, Any] = {"kind": "kafka", "servers": "here:1", "topic": "totals"}
+
+
+def graph_of(source: dict[str, Any] | None = None, sink: dict[str, Any] | None = None, **operator: Any) -> StageGraph:
+    job = flow("job")
+    rows = job.source("in", **(source or SOURCE)).operator("work", str, **operator)
+    rows.operator("last", str).sink("out", **(sink or SINK))
+    return compile_stages(job.build())
+
+
+def refusal(graph: StageGraph, **limits: QueueLimits) -> str:
+    with pytest.raises(ConfigError) as caught:
+        check_live(graph, live_stages(graph, True), limits)
+    return str(caught.value)
+
+
+def test_a_chain_from_kafka_to_kafka_can_be_live() -> None:
+    graph = graph_of()
+    check_live(graph, live_stages(graph, True), {"in": QueueLimits()})
+    assert live_stages(graph, True) == {"in"} and live_stages(graph, False) == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("graph", "reason"),
+    [
+        (graph_of({"kind": "files", "path": "x", "format": "json"}), "source 'in' is of kind 'files'"),
+        (graph_of(sink={"kind": "postgres", "url": "x", "table": "t"}), "sink 'out' is of kind 'postgres'"),
+        (graph_of(sink={**SINK, "servers": "there:1"}), "in and out are in different clusters"),
+        (graph_of(grouping="fields:id"), r"rows change tasks on the edge 'in -> work' (fields:id)"),
+        (graph_of(key="id", state="n long", grouping="fields:id"), "operator 'work' keeps state"),
+        (graph_of(mode="dataframe"), "operator 'work' works on DataFrames"),
+    ],
+)
+def test_what_is_in_the_way_is_named(graph: StageGraph, reason: str) -> None:
+    text = refusal(graph)
+    assert reason in text and "stage 'in'" in text
+
+
+def test_a_queue_with_a_limit_is_in_the_way() -> None:
+    assert "the queue of 'in' has a limit" in refusal(graph_of(), **{"in": QueueLimits(timeout_s=3)})
+
+
+def test_reasons_come_stage_by_stage_and_only_for_those_that_are_to_be_live() -> None:
+    graph = graph_of(queued=True)
+    text = refusal(graph)
+    assert "stage 'in': it writes the queued edge" in text and "stage 'work': it reads the queued edge" in text
+    with pytest.raises(ConfigError, match="got stage 'work'"):
+        check_live(graph, live_stages(graph, ["work"]))
+
+
+def test_a_stage_that_is_not_there_is_named_with_the_nearest() -> None:
+    with pytest.raises(ConfigError, match="did you mean 'in'"):
+        live_stages(graph_of(), ["inn"])
+
+
+def test_the_slots_of_a_live_stage_are_not_hired_by_the_batch() -> None:
+    graph = graph_of()
+    assert graph.shared_slots.hired == (True,)
+    assert StageGraph(graph.topology, graph.stages, frozenset({"in"})).shared_slots.hired == (False,)
