@@ -27,6 +27,8 @@ _FENCED = ("_FENCED", "INVALID_PRODUCER_EPOCH", "PRODUCER_FENCED", "INVALID_PROD
 _UNSUPPORTED = ("TRANSACTIONAL_ID_AUTHORIZATION_FAILED", "UNSUPPORTED_VERSION", "_UNSUPPORTED_FEATURE")
 # A fetch that finds nothing waits so long at the broker; one message ends the wait.
 _FETCH_WAIT_MS = 100
+# Seconds after which offsets are committed again, also of partitions in which nothing comes.
+_RENEW_S = 3_600.0
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,7 @@ class StrandReader:
         self._cluster, self._lock = cluster, threading.RLock()
         self._producer: Any = None
         self._consumer: Any = None
+        self._renewed_s = 0.0
         #: The first offset of each partition that is not committed, as far as the reader knows.
         self.committed: dict[int, int] = {}
         #: The first offset of each partition that was not read.
@@ -115,6 +118,11 @@ class StrandReader:
         found = [first, *self._consumer.consume(most - 1, 0)] if most > 1 else [first]
         return [message for message in found if self._is_wanted(message)]
 
+    @property
+    def is_due(self) -> bool:
+        """Whether offsets are to be committed, though nothing has come."""
+        return time.monotonic() - self._renewed_s > _RENEW_S
+
     def commit(self, sent: Sequence[tuple[str, pa.RecordBatch]]) -> None:
         """Write messages, each batch to its topic, and that all that was polled is through, in one transaction.
 
@@ -125,7 +133,9 @@ class StrandReader:
         KafkaException
             When it is not known whether the transaction counts, or it does not: take the strand again then.
         """
-        moved = {part: offset for part, offset in self.read.items() if offset != self.committed.get(part)}
+        # Brokers forget offsets that were not committed for long, though they are still in use.
+        renewing = self.is_due
+        moved = {part: offset for part, offset in self.read.items() if renewing or offset != self.committed.get(part)}
         if not moved and not sent:
             return
         library = confluent()
@@ -135,14 +145,18 @@ class StrandReader:
             for topic, messages in sent:
                 produce_messages(self._producer, topic, messages)
             group = self._consumer.consumer_group_metadata()
-            self._retry(lambda: self._producer.send_offsets_to_transaction(places, group, self._cluster.request_s))
-            self._retry(lambda: self._producer.commit_transaction(self._cluster.request_s))
+            # Requests that fail are not repeated, though the library allows for it: after the broker's restart it was
+            # seen to wait for ever then. Taking the strand again ends the transaction one way or the other.
+            self._producer.send_offsets_to_transaction(places, group, self._cluster.request_s)
+            self._producer.commit_transaction(self._cluster.request_s)
         except library.KafkaException as error:
             self._producer = None
             if is_fenced(error):
                 raise StrandLost(reason(error)) from error
             raise
         self.committed.update(moved)
+        if renewing:
+            self._renewed_s = time.monotonic()
 
     def release(self) -> None:
         """Let go of the strand; the consumer is kept for when it comes back."""
@@ -173,7 +187,9 @@ class StrandReader:
                 fetch_queue_backoff_ms=2,
                 queued_min_messages=10_000,
             )
-            self._cluster.retry(lambda: self._consumer.list_topics(strand.topic, timeout=self._cluster.request_s))
+            found = self._ask(self._consumer)
+            if found.topics[strand.topic].error is not None:
+                self._cluster.partitions(strand.topic)
         if self._producer is None:
             self._producer = library.Producer(
                 self._cluster.config(
@@ -184,7 +200,11 @@ class StrandReader:
                     message_max_bytes=64 << 20,
                 )
             )
-            self._cluster.retry(lambda: self._producer.list_topics(strand.topic, timeout=self._cluster.request_s))
+            self._ask(self._producer)
+
+    def _ask(self, client: Any) -> Any:
+        """Return what the broker says about the topic; the client is connected then."""
+        return self._cluster.retry(lambda: client.list_topics(self.strand.topic, timeout=self._cluster.request_s))
 
     def _take(self) -> None:
         library, strand = confluent(), self.strand
@@ -207,7 +227,7 @@ class StrandReader:
         self._consumer.assign(places)
         self.committed = {place.partition: place.offset for place in places}
         self.read = dict(self.committed)
-        self._producer = producer
+        self._producer, self._renewed_s = producer, time.monotonic()
 
     def _is_wanted(self, message: Any) -> bool:
         """Take note of a message, or of an end; tell whether it is to be worked on."""
@@ -232,17 +252,6 @@ class StrandReader:
         elif not is_transient(library.KafkaException(error)):
             raise self._cluster.failure(library.KafkaException(error))
         return False
-
-    def _retry(self, call: Any) -> None:
-        """Call until it succeeds: requests of a transaction may be repeated until the broker has given it up."""
-        deadline_s = time.monotonic() + self._cluster.patience_s
-        while True:
-            try:
-                call()
-                return
-            except confluent().KafkaException as error:
-                if not error.args[0].retriable() or time.monotonic() > deadline_s:
-                    raise
 
 
 def is_fenced(error: Any) -> bool:

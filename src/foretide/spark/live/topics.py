@@ -1,0 +1,179 @@
+"""The topics of a live stage: their partitions and strands, and how far they are through."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TypeAlias
+
+from foretide.compile.stages import Stage
+from foretide.files import replace_json
+from foretide.kafka.client import confluent
+from foretide.kafka.errors import KafkaError
+from foretide.spark.inputs.contract import NEVER_US, InputSpec
+from foretide.spark.inputs.kafka import KafkaInput
+from foretide.spark.inputs.planned import Position
+from foretide.spark.kafka_options import KafkaSourcePlan
+from foretide.spark.live.order import source_of
+from foretide.spark.live.record import LiveRecord, StrandCut, read_reached
+from foretide.store.workspace import Workspace
+
+__all__ = ["LiveTopics", "check_remembered"]
+
+#: Offsets by source and partition, as JSON has them.
+Offsets: TypeAlias = Mapping[str, Mapping[str, int]]
+
+
+class LiveTopics:
+    """What is known of the topics that a live stage reads.
+
+    Parameters
+    ----------
+    stage : Stage
+        The stage.
+    plans : mapping of str to KafkaSourcePlan
+        How it reads them, by source.
+    workspace : Workspace
+        The run's directory.
+    """
+
+    def __init__(self, stage: Stage, plans: Mapping[str, KafkaSourcePlan], workspace: Workspace) -> None:
+        self._stage, self._plans, self._path = stage, plans, workspace.live(stage.id)
+        self._reached = self._path.with_name("live-reached.json")
+        options = {source.id: source.connector.options for source in stage.sources}
+        self._inputs = {id: KafkaInput(InputSpec(id, "kafka", given)) for id, given in options.items()}
+        self._cuts: Mapping[str, StrandCut] = {}
+        # The first offset of each partition that the run has read, or will.
+        self._starts: dict[str, dict[int, int]] = {}
+        self._done: dict[str, dict[int, int]] = {}
+        self._committed: dict[str, dict[int, int]] = {}
+        self._lock = threading.Lock()
+
+    @property
+    def strands(self) -> list[str]:
+        """The names of all strands."""
+        return [strand for source, cut in self._cuts.items() for strand in cut.names(source)]
+
+    def open(self, group: str) -> bool:
+        """Look at the topics, and at what is committed under `group`; return whether the stage has run before.
+
+        Raises
+        ------
+        TopicError, BrokerError
+            When a topic is not there, or no broker answers.
+        """
+        record, known = LiveRecord.claim(self._path, self._cut)
+        self._cuts = record.cuts
+        for source, cut in self._cuts.items():
+            self._starts[source] = {int(part): offset for part, offset in cut.position["to"].items()}
+        self.refresh()
+        before = read_reached(self._reached)
+        for source, plan in self._plans.items():
+            committed = _committed(plan, group, self._starts[source])
+            check_remembered(plan, self._starts[source], committed, before.get(source, {}))
+            self._committed[source] = committed
+            self._done[source] = {**self._starts[source], **committed}
+        return known
+
+    def write_down(self) -> None:
+        """Write down how far the stage has come, to notice later if the broker has forgotten it."""
+        with self._lock:
+            replace_json(self._reached, self._committed)
+
+    def refresh(self, patience_s: float | None = None) -> list[str]:
+        """Look for partitions that were added; return the strands that have any of them.
+
+        Raises
+        ------
+        TopicError, BrokerError
+            When a topic is not there any more, or no broker answers within `patience_s`, or else that of the source.
+        """
+        grown: list[str] = []
+        for source, plan in self._plans.items():
+            cluster = plan.cluster if patience_s is None else replace(plan.cluster, patience_s=patience_s)
+            added = set(cluster.partitions(plan.topic)) - set(self._starts[source])
+            if added:
+                held = cluster.offsets(plan.topic, sorted(added))
+                with self._lock:
+                    self._starts[source].update({part: offsets.first for part, offsets in held.items()})
+                grown += [self._cuts[source].of(source, part) for part in added]
+        return list(dict.fromkeys(grown))
+
+    def places(self, strand: str) -> tuple[dict[int, int], dict[int, int]]:
+        """Return where the partitions of a strand begin, and where those end that do."""
+        source = source_of(strand)
+        cut = self._cuts[source]
+        places = {**self._starts[source], **self._committed[source]}
+        starts = {part: at for part, at in places.items() if cut.of(source, part) == strand}
+        until = cut.position.get("until") if self._plans[source].ending == "latest" else None
+        ends = {} if until is None else {part: int(until.get(str(part), 0)) for part in starts}
+        return starts, ends
+
+    def reached(self, read: Offsets, committed: Offsets) -> None:
+        """Take note of how far tasks have come; a task that has lost a strand may know less than the next one."""
+        with self._lock:
+            for known, offsets in ((self._done, read), (self._committed, committed)):
+                for source, found in offsets.items():
+                    for part, offset in found.items():
+                        known[source][int(part)] = max(known[source].get(int(part), 0), offset)
+
+    def positions(self) -> dict[str, Position]:
+        """Return the position of each source, see `KafkaInput`; none before `open`."""
+        found: dict[str, Position] = {}
+        with self._lock:
+            for source, done in self._done.items():
+                starts = self._starts[source]
+                rows = sum(max(0, offset - starts.get(part, offset)) for part, offset in done.items())
+                at = {str(part): offset for part, offset in done.items()}
+                found[source] = {**self._cuts[source].position, "first": rows, "next": rows, "from": at, "to": at}
+        return found
+
+    def backlog(self) -> int:
+        """Return how many messages are there that are not through."""
+        return self._beyond(int(time.time() * 1e6))
+
+    def left(self) -> int:
+        """Return the same with those that are still to come from sources that end; 1 while nothing is known."""
+        return self._beyond(NEVER_US) if self._done else 1
+
+    def _beyond(self, now_us: int) -> int:
+        found = self.positions()
+        return sum(self._inputs[name].available(at, now_us) - int(at["next"]) for name, at in found.items())
+
+    def _cut(self) -> dict[str, StrandCut]:
+        most = max(1, sum(operator.replicas.maximum for operator in self._stage.operators))
+        found = {}
+        for source, part in self._inputs.items():
+            position = part.begin(int(time.time() * 1e6))
+            found[source] = StrandCut(min(most, len(position["to"])), position)
+        return found
+
+
+def check_remembered(
+    plan: KafkaSourcePlan, starts: Mapping[int, int], committed: Mapping[int, int], before: Mapping[str, int]
+) -> None:
+    """Refuse to begin anew where the broker has forgotten what was committed: all of it would come again."""
+    lost = {
+        int(part): at for part, at in before.items() if int(part) not in committed and at > starts.get(int(part), 0)
+    }
+    if lost:
+        raise KafkaError(
+            f"{plan.cluster.who}: expected the offsets that were committed before, got none for partitions "
+            f"{sorted(lost)} of topic {plan.topic!r}: brokers forget them after offsets.retention.minutes; begin in "
+            f"another directory, with starting={json.dumps(lost)}"
+        )
+
+
+def _committed(plan: KafkaSourcePlan, group: str, partitions: Mapping[int, int]) -> dict[int, int]:
+    """Return the offsets that are committed under a group."""
+    library, cluster = confluent(), replace(plan.cluster)
+    consumer = cluster.make_consumer(group_id=group)
+    try:
+        wanted = [library.TopicPartition(plan.topic, part) for part in partitions]
+        found = cluster.retry(lambda: consumer.committed(wanted, cluster.request_s))
+        return {place.partition: place.offset for place in found if place.offset >= 0}
+    finally:
+        consumer.close()
