@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +15,7 @@ import pyarrow as pa
 from foretide.latency import LatencyHistogram
 from foretide.spark.tasks.workers import WorkerStatistics, worker_statistics
 
-__all__ = ["BatchStatistics", "EventTimes", "OperatorStatistics", "StageTotals"]
+__all__ = ["BatchStatistics", "EventTimes", "OperatorStatistics", "StageTotals", "latencies_s"]
 
 _BIN_US = 10_000
 _INSTANT = pa.timestamp("us", tz="UTC")
@@ -90,6 +90,14 @@ def _tally(bins: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDAr
     return places + first, counts[places]
 
 
+def latencies_s(
+    event_times: Sequence[Sequence[int]], committed_at_s: float
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]:
+    """Return the latencies of events that `EventTimes.to_json` has counted, and how many have each."""
+    places, counts = np.array(event_times, dtype=np.int64).T
+    return committed_at_s - (places + 0.5) * _BIN_US / 1e6, counts
+
+
 @dataclass(slots=True)
 class OperatorStatistics:
     """Totals of one operator, or of one of its replicas.
@@ -161,6 +169,9 @@ class BatchStatistics:
         What each executor did.
     dropped : mapping of str to int
         Events that were dropped, since too many waited or they were too old, by input.
+    turns, turn_s : int and float
+        Of a live stage, whose batches are stretches of time: how many transactions each strand committed in it, one
+        after another, and how long one took. A batch is one turn.
     """
 
     stage: str
@@ -176,6 +187,8 @@ class BatchStatistics:
     replicas: Mapping[str, int] = field(default_factory=dict)
     workers: dict[str, WorkerStatistics] = field(default_factory=dict)
     dropped: Mapping[str, int] = field(default_factory=dict)
+    turns: int = 1
+    turn_s: float = 0.0
 
     def take(self, results: Iterable[Mapping[str, Any]], committed_at_s: float) -> None:
         """Add up what tasks handed back."""
@@ -189,8 +202,7 @@ class BatchStatistics:
             for number, rows in result["edges"].items():
                 self.edges[int(number)] += rows
             if result["event_times"]:
-                places, counts = np.array(result["event_times"], dtype=np.int64).T
-                self.latency.add(committed_at_s - (places + 0.5) * _BIN_US / 1e6, counts)
+                self.latency.add(*latencies_s(result["event_times"], committed_at_s))
 
     def figures(self) -> dict[str, Any]:
         """Return in short what the batch did, as plain data: for those who watch Spark's progress."""
