@@ -9,6 +9,7 @@ from typing import Any
 
 import kafka_driver
 import kill_driver
+import live_driver
 import pytest
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
@@ -40,6 +41,7 @@ ORDER = (
     "test_benchmarks",
     "test_scale_downs",
     "test_kafka",
+    "test_live",
     "test_transport",
     "test_log",
     "test_transactions",
@@ -53,7 +55,7 @@ ORDER = (
     "test_training",
     "test_apps",
 )
-# Files whose tests share the Kafka broker.
+# Files whose tests share the Kafka broker; those of live stages have one of their own, since they take as long again.
 WITH_BROKER = ("tests/spark/test_kafka.py", "tests/contracts/", "tests/unit/")
 
 
@@ -69,7 +71,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Groups | Non
     return Groups(config, log) if config.getvalue("dist") == "loadscope" else None
 
 
-for program in (kafka_driver, kill_driver):
+for program in (kafka_driver, kill_driver, live_driver):
     cloudpickle.register_pickle_by_value(program)
 
 

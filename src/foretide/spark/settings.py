@@ -9,10 +9,13 @@ from pydantic import Field
 from foretide.compile.queues import QueueLimits
 from foretide.config import Settings
 
-__all__ = ["PRELOAD_VARIABLE", "EngineSettings"]
+__all__ = ["LIVE_REPORT_S", "PRELOAD_VARIABLE", "EngineSettings"]
 
 #: The environment variable that tells the worker daemon (`foretide.spark.pool.daemon`) what to import before it forks.
 PRELOAD_VARIABLE = "FORETIDE_PRELOAD"
+
+#: Seconds between two reports of a task of a live stage.
+LIVE_REPORT_S = 0.2
 
 
 class EngineSettings(Settings):
@@ -88,6 +91,24 @@ class EngineSettings(Settings):
     kafka_patience_s: float = Field(
         default=60.0, ge=0, description="Seconds that edges in Kafka wait for a broker that does not answer."
     )
+
+    live: bool | tuple[str, ...] = Field(
+        default=False,
+        description="Stages that run in tasks which stay, and commit to Kafka every few tens of milliseconds: true for "
+        "all, or their names. What cannot is refused, with the reason.",
+    )
+    live_target_s: float = Field(
+        default=0.05,
+        gt=0,
+        le=10,
+        description="Latency in seconds that the transactions of live stages are made for; less costs the broker more.",
+    )
+    live_rows: int = Field(default=5_000, ge=1, description="Messages of a transaction of a live stage at most.")
+
+    @property
+    def period_s(self) -> float:
+        """Seconds of input that are on their way and no queue: those between two batches, or two reports."""
+        return max(self.trigger_s, LIVE_REPORT_S) if self.live else self.trigger_s
 
     @property
     def every_queue(self) -> QueueLimits:

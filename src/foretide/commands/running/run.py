@@ -96,6 +96,13 @@ def run(
             metavar="[QUEUE=]SECONDS",
         ),
     ] = None,
+    live: Annotated[
+        bool,
+        typer.Option(
+            "--live",
+            help="Run from Kafka to Kafka in tasks that stay, tens of milliseconds late; what cannot is refused.",
+        ),
+    ] = False,
     minutes: Annotated[
         float | None, typer.Option(help="Stop after so many minutes; else when all input is through.")
     ] = None,
@@ -209,9 +216,10 @@ def run(
     from foretide.commands.running.limits import queue_settings
     from foretide.spark.driver.run import RunOptions
 
-    trigger_s = TRIGGER_S if compare is not None or request.steered else 0.0
+    trigger_s = TRIGGER_S if (compare is not None or request.steered) and not live else 0.0
     given = queue_settings(queue_bound or (), timeout or ())
     given |= {} if max_failed is None else {"failed_share": max_failed}
+    given |= {"live": True} if live else {}
     engine = request.engine_settings({"trigger_s": trigger_s}, given)
     request.spark_settings()  # before Spark is started, which says what is wrong with them
     _check_path(path, topology, engine, request.master_for(topology))

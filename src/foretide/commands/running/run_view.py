@@ -231,10 +231,12 @@ def _summary(report: RunReport) -> Text:
     rate = report.arrived / report.measured_s if report.measured_s else 0.0
     waiting = f", {report.waiting:,} not admitted" if report.waiting else ""
     came = f"{report.arrived:,} events came in {report.measured_s:.1f} s ({rate:,.0f}/s){waiting}"
+    held = f"\nlive: {', '.join(report.live)}; its tasks held their slots all the time" if report.live else ""
     return Text.assemble(
         (report.topology, "bold"),
         (f"  on {report.master}: {report.ending}\n", "dim"),
         f"{came}; {report.batches} batches",
+        (held, "dim"),
     )
 
 

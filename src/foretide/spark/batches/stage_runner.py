@@ -180,6 +180,12 @@ class StageRunner:
         if self.query is not None:
             self.query.stop()
 
+    def error(self) -> Exception | None:
+        """Return what ended it; None while it runs."""
+        if self.query is None or (error := self.query.exception()) is None:
+            return None
+        return self.failure or read_fault(self._workspace.fault(self.stage.id)) or error
+
     def settled(self) -> bool:
         """Return whether no batch is under way or planned, and Spark has written down that the last one is done.
 

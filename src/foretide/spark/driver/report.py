@@ -77,6 +77,8 @@ class RunReport:
         What is kept by key, by operator.
     letters_left_out : int
         Events that failed and are not in the dead-letter log, since there were too many at once.
+    live : sequence of str
+        Stages that ran in tasks which stay, and held their cores; what they did in a second counts as a batch.
     """
 
     topology: str
@@ -93,6 +95,7 @@ class RunReport:
     drops: Sequence[Drop] = ()
     states: Mapping[str, StateSize] = field(default_factory=dict)
     letters_left_out: int = 0
+    live: Sequence[str] = ()
 
     @property
     def dropped(self) -> int:

@@ -291,6 +291,7 @@ class _Watch:
             drops=drops,
             states=self._running.state_sizes(),
             letters_left_out=self._running.letters_left_out(),
+            live=tuple(sorted(self._running.graph.live)),
         )
 
     def _rate(self, now_s: float, arrived: int) -> float:

@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from pyspark.sql import SparkSession
 
-from foretide.compile.stages import StageGraph, compile_stages
+from foretide.compile.stages import Stage, StageGraph, compile_stages
 from foretide.errors import ConfigError
 from foretide.latency import LatencyHistogram
 from foretide.records import Hiring
@@ -24,9 +24,10 @@ from foretide.spark.driver.query_progress import ProgressLog
 from foretide.spark.driver.repartition import check_partitions
 from foretide.spark.driver.sharing import check_sharing, shared_places
 from foretide.spark.inputs.edges import EdgeStore
-from foretide.spark.inputs.faults import read_fault
 from foretide.spark.inputs.frames import OWN_KINDS
 from foretide.spark.inputs.positions import InputState, PositionReader
+from foretide.spark.live.checking import check_ways, live_graph
+from foretide.spark.live.runner import LiveRunner
 from foretide.spark.pool.pool import ReplicaPool
 from foretide.spark.settings import EngineSettings
 from foretide.spark.sinks.contract import BatchSink
@@ -82,18 +83,17 @@ class RunningTopology:
         self, topology: Topology, spark: SparkSession, path: str | Path, settings: EngineSettings | None = None
     ) -> None:
         self.topology = topology
-        self.graph: StageGraph = compile_stages(topology)
+        self.settings = settings or EngineSettings()
+        self.graph: StageGraph = live_graph(compile_stages(topology), self.settings)
         self._workspace = Workspace(Path(path).absolute())
         self._hold = self._workspace.hold()
         check_checkpoint(self.graph, self._workspace)
+        check_ways(self.graph, self._workspace)
         check_partitions(self.graph, self._workspace)
-        self.settings = settings or EngineSettings()
         self._runtime = RuntimeStore(self._workspace.runtime)
         slots = sum(operator.replicas.maximum for operator in topology.operators)
         self._spark, self._progress = spark, ProgressLog() if self._foreign_sources() else None
-        self._stages = [
-            StageRunner(spark, self.graph, stage, self._workspace, self.settings) for stage in self.graph.stages
-        ]
+        self._stages = [self._runner(stage) for stage in self.graph.stages]
         by_stage = {runner.stage.id: runner for runner in self._stages}
         edges = EdgeStore(self._workspace, self.settings)
         self._positions = PositionReader(self.graph, edges, lambda stage: by_stage[stage].positions())
@@ -106,8 +106,11 @@ class RunningTopology:
 
     @property
     def cores(self) -> int:
-        """Tasks that Spark runs side by side."""
-        return int(self._spark.sparkContext.defaultParallelism)
+        """Tasks that run side by side: as many as Spark has cores, and no more than live stages have strands."""
+        cores = int(self._spark.sparkContext.defaultParallelism)
+        live = [runner for runner in self._stages if isinstance(runner, LiveRunner)]
+        strands = sum(runner.most_tasks for runner in live) if len(live) == len(self._stages) else 0
+        return min(cores, strands) if strands else cores
 
     @property
     def workspace(self) -> Workspace:
@@ -126,7 +129,10 @@ class RunningTopology:
         self._runtime.change(paused=False)
         if self._progress is not None:
             self._spark.streams.addListener(self._progress)
-        if self.settings.warm_pool:
+        if self.settings.warm_pool and self.graph.live:
+            # Tasks that stay hold their slots: others that would keep workers from idling had to wait for them.
+            self._pool.warm_up()
+        elif self.settings.warm_pool:
             self._pool.start()
         for runner in reversed(self._stages):
             runner.start()
@@ -211,8 +217,8 @@ class RunningTopology:
     def check(self) -> None:
         """Raise the error that ended a stage, if one did."""
         for runner in self._stages:
-            if runner.query is not None and (error := runner.query.exception()) is not None:
-                raise runner.failure or read_fault(self._workspace.fault(runner.stage.id)) or error
+            if (error := runner.error()) is not None:
+                raise error
 
     def drain(self, timeout_s: float = 60.0) -> bool:
         """Let sources admit nothing new and wait until what is inside is through; return whether it is."""
@@ -308,6 +314,16 @@ class RunningTopology:
     def dead_letters(self) -> ArrowLog:
         """The log of events that operators gave up on."""
         return ArrowLog(self._workspace.dead_letters, edge="dead letters")
+
+    def _runner(self, stage: Stage) -> StageRunner | LiveRunner:
+        if stage.id not in self.graph.live:
+            return StageRunner(self._spark, self.graph, stage, self._workspace, self.settings)
+        return LiveRunner(self._spark, self.graph, stage, self._workspace, self.settings, self._live_tasks)
+
+    def _live_tasks(self) -> int:
+        """Return how many tasks a live stage may have: its part of the cores, of which batches need one."""
+        spare = len(self.graph.live) < len(self.graph.stages)
+        return max(1, (self.cores - spare) // len(self.graph.live))
 
     def _foreign_sources(self) -> dict[str, str]:
         """Return the sources that Spark reads, each with its stage."""

@@ -186,10 +186,10 @@ class KafkaSlice:
         for message in self._messages():
             waiting.append(message)
             if len(waiting) >= _BATCH:
-                yield self._rows(waiting)
+                yield self.rows(waiting)
                 waiting = []
         if waiting:
-            yield self._rows(waiting)
+            yield self.rows(waiting)
 
     def _messages(self) -> Iterator[Any]:
         reset = "earliest" if self.plan.lossy else "error"
@@ -212,7 +212,8 @@ class KafkaSlice:
                 elif message.error() is not None and not self.plan.lossy:
                     raise self._lost(part, message.offset())
 
-    def _rows(self, found: Sequence[Any]) -> pa.RecordBatch:
+    def rows(self, found: Sequence[Any]) -> pa.RecordBatch:
+        """Return messages as rows; what cannot be decoded is added to `letters`."""
         plan = self.plan
         rows, places, letters = decode([message.value() for message in found], plan.format, self.schema, self.element)
         self.letters += letters

@@ -170,7 +170,7 @@ class Controller(Background):
             steering.settings.loop.sample_s,
             recorder=recorder,
             events=self._events,
-            period_s=0.0 if steering.whole_lag else running.settings.trigger_s,
+            period_s=0.0 if steering.whole_lag else running.settings.period_s,
             collected=True,
             awaits_first=True,
             on_sample=self._look,

@@ -11,7 +11,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
@@ -29,7 +29,7 @@ from foretide.spark.steering.held_slots import HeldSlots
 from foretide.spark.tasks.statistics import BatchStatistics
 from foretide.topology import Topology
 
-__all__ = ["Observed", "Sample", "SparkMonitor"]
+__all__ = ["Observed", "Sample", "SparkMonitor", "in_turns"]
 
 # So long a stream without an event is taken for one whose rate is 0.
 _QUIET_S = 30.0
@@ -297,7 +297,7 @@ class SparkMonitor:
                     tally.passed[place] += rows
             tally.latency.merge(batch.latency)
             if (place := self._stages.get(batch.stage)) is not None:
-                tally.batches.append(self._run_of(batch, place))
+                tally.batches += in_turns(self._run_of(batch, place), batch.turns, batch.turn_s)
         return tally
 
     def _run_of(self, batch: BatchStatistics, place: int) -> BatchRun:
@@ -340,6 +340,29 @@ class SparkMonitor:
             for stage in self._running.graph.stages
             if all(inputs[name].admitted == inputs[name].done for name in _input_names(stage) if name in inputs)
         }
+
+
+def in_turns(run: BatchRun, turns: int, turn_s: float) -> list[BatchRun]:
+    """Return a stretch of a live stage as the turns of transactions that it had; a batch is one turn.
+
+    >>> run = BatchRun(stage=0, began_at_s=10.0, duration_s=1.0, slots=3, events=5, work_s=0.4)
+    >>> two = in_turns(run, turns=2, turn_s=0.1)
+    >>> [(one.began_at_s, one.duration_s, one.events, one.work_s) for one in two]
+    [(10.0, 0.1, 2, 0.2), (10.5, 0.1, 3, 0.2)]
+    """
+    if turns == 1:
+        return [run]
+    period_s, ends = run.duration_s / turns, [run.events * number // turns for number in range(turns + 1)]
+    return [
+        replace(
+            run,
+            began_at_s=run.began_at_s + number * period_s,
+            duration_s=min(turn_s, period_s),
+            events=ends[number + 1] - ends[number],
+            work_s=run.work_s / turns,
+        )
+        for number in range(turns)
+    ]
 
 
 class _Recent:

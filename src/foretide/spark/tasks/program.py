@@ -21,7 +21,7 @@ from foretide.spark.tasks.contract import BatchOrder, Program, Slice
 from foretide.spark.tasks.operators import OperatorRunner, OperatorSpec
 from foretide.spark.tasks.work import Machine, Work
 
-__all__ = ["StageTask", "prepare"]
+__all__ = ["StageTask", "machine_of", "prepare"]
 
 
 class StageTask:
@@ -91,7 +91,7 @@ class StageTask:
     @contextmanager
     def _work(self, replica: int) -> Iterator[Work]:
         """Give the work of one task; where it fails, nothing that it wrote is left."""
-        work = Work(_machine(self._key, self._program), self._order, replica, self._round)
+        work = Work(machine_of(self._key, self._program), self._order, replica, self._round)
         try:
             yield work
         except BaseException:
@@ -107,7 +107,8 @@ _KEPT_MACHINES = 64
 _MACHINES: dict[str, Machine] = {}
 
 
-def _machine(key: str, program: bytes) -> Machine:
+def machine_of(key: str, program: bytes) -> Machine:
+    """Return a program ready to run in this worker, which keeps it under its key."""
     if key not in _MACHINES:
         try:
             loaded: Program = pickle.loads(program)
@@ -143,7 +144,7 @@ def prepare(key: str, program: bytes) -> None:
     """
     with suppress(Exception):
         if key not in _MACHINES:
-            for spec in _machine(key, program).program.operators.values():
+            for spec in machine_of(key, program).program.operators.values():
                 warm_up = getattr(spec.operator.function, "warm_up", None)
                 if callable(warm_up):
                     warm_up()
