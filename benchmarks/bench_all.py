@@ -26,6 +26,7 @@ NAMES = (
     "rescale_gap",
     "queued_edges",
     "kafka",
+    "live",
     "replica_pool",
     "replica_changes",
     "keyed_state",

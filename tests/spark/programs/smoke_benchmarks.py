@@ -44,6 +44,7 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "closed_loop": HARNESS,
     "attach": HARNESS,
     "kafka": HARNESS,
+    "live": HARNESS,
     "soak": ("--minutes", "0.15", "--every", "1", "--json", "{folder}/{name}.json"),
     "bench_all": ("--no-run", "--results", "{folder}", "--markdown", "{folder}/benchmarks.md"),
 }

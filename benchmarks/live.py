@@ -1,0 +1,214 @@
+"""Live stages: latency from Kafka to Kafka against batches of the same topology, and silence as replicas change.
+
+Both read the same kind of topic and run the same four Python functions, in transactions, exactly once. Latency counts
+from the instant a producer has an event to the instant at which a reader of committed messages has what became of it;
+broker, producer and reader share the machine. Events that are lost or come twice end the benchmark.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from confluent_kafka import Producer
+from pyspark.sql import SparkSession
+
+from _harness import OF_TURNS, Measured, alternate, between, parse_options, progress, report
+from _streams import open_session, scratch
+from foretide.kafka import Broker, Cluster
+from foretide.spark import EngineSettings, start
+from foretide.topology import Topology, flow
+
+PARTITIONS, TARGET, SILENCE_S = 6, 0.25, 0.3
+RATES = (1_000, 5_000)
+TEXT = "the quick brown fox jumps over the lazy dog again and again"
+INTRO = (
+    "From Kafka to Kafka through four Python functions, exactly once on both sides; broker, producer and reader share"
+    f" the machine. {OF_TURNS}"
+)
+_TIMEOUT_S = 120.0
+
+
+def words(row: dict[str, Any]) -> dict[str, Any]:
+    return {**row, "words": len(row["text"].split())}
+
+
+def letters(row: dict[str, Any]) -> dict[str, Any]:
+    return {**row, "letters": len(row["text"])}
+
+
+def mean(row: dict[str, Any]) -> dict[str, Any]:
+    return {**row, "mean": row["letters"] / row["words"]}
+
+
+def short(row: dict[str, Any]) -> dict[str, Any]:
+    return {**row, "text": row["text"][:20].upper()}
+
+
+def topology(servers: str, source: str, sink: str, replicas: int) -> Topology:
+    job = flow("live")
+    rows = job.source("in", "kafka", servers=servers, topic=source, schema="id long, sent double, text string")
+    for number, function in enumerate((words, letters, mean, short)):
+        rows = rows.operator(function.__name__, function, mode="rows", replicas=(1, 8, replicas if not number else 1))
+    rows.sink("out", "kafka", servers=servers, topic=sink)
+    return job.build()
+
+
+@dataclass
+class Seen:
+    """What a reader of the results has seen: instants, latencies and ids."""
+
+    at_s: list[float] = field(default_factory=list)
+    latency_s: list[float] = field(default_factory=list)
+    ids: list[int] = field(default_factory=list)
+
+    def quantile_s(self, level: float, since_s: float) -> float:
+        """Return a quantile of the latencies."""
+        late = np.array(self.latency_s)[np.array(self.at_s) >= since_s]
+        return float(np.quantile(late, level))
+
+    def silence_s(self, since_s: float) -> float:
+        """Return the longest time without a result."""
+        return float(np.diff([at for at in self.at_s if at >= since_s]).max())
+
+
+class Stream:
+    """A producer and a reader on a topic each, until `stop`."""
+
+    def __init__(self, servers: str, rate: int) -> None:
+        self.source, self.sink = (f"{name}-{uuid.uuid4().hex[:8]}" for name in ("in", "out"))
+        self._cluster, self._rate, self.sent, self.seen = Cluster(servers, "benchmark"), rate, 0, Seen()
+        self._stop, self._over = threading.Event(), threading.Event()
+        for topic, partitions in ((self.source, PARTITIONS), (self.sink, 3)):
+            self._cluster.ensure_topic(topic, partitions)
+        self._threads = [threading.Thread(target=work, daemon=True) for work in (self._read, self._send)]
+
+    def start(self) -> None:
+        """Begin."""
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """End the input, and wait until all of it was seen, each event once."""
+        self._stop.set()
+        deadline_s = time.monotonic() + _TIMEOUT_S
+        self._threads[1].join()
+        while len(self.seen.ids) < self.sent and time.monotonic() < deadline_s:
+            time.sleep(0.05)
+        time.sleep(0.5)  # what comes twice comes late
+        self._over.set()
+        self._threads[0].join()
+        got = len(self.seen.ids), len(set(self.seen.ids))
+        if got != (self.sent, self.sent):
+            raise RuntimeError(f"expected {self.sent:,} events once each, got {got[0]:,} of {got[1]:,} events")
+
+    def _send(self) -> None:
+        producer = Producer(self._cluster.config(linger_ms=2))
+        began_s = time.monotonic()
+        while not self._stop.wait(0.002):
+            while self.sent < (time.monotonic() - began_s) * self._rate:
+                event = {"id": self.sent, "sent": time.time(), "text": TEXT}
+                producer.produce(self.source, json.dumps(event), partition=self.sent % PARTITIONS)
+                self.sent += 1
+            producer.poll(0)
+        producer.flush()
+
+    def _read(self) -> None:
+        consumer = self._cluster.make_consumer(auto_offset_reset="earliest", group_id=self.sink, fetch_wait_max_ms=50)
+        consumer.subscribe([self.sink])
+        while not self._over.is_set():
+            first = consumer.poll(0.05)
+            for message in () if first is None else (first, *consumer.consume(5_000, 0)):
+                if message.error() is None:
+                    row, now_s = json.loads(message.value()), time.time()
+                    self.seen.at_s.append(now_s)
+                    self.seen.latency_s.append(now_s - row["sent"])
+                    self.seen.ids.append(row["id"])
+        consumer.close()
+
+
+@contextmanager
+def running(spark: SparkSession, servers: str, rate: int, *, live: bool, replicas: int) -> Iterator[tuple[Stream, Any]]:
+    stream = Stream(servers, rate)
+    settings = EngineSettings(live=live, trigger_s=0.0)
+    with scratch() as path:
+        with start(topology(servers, stream.source, stream.sink, replicas), spark, path, settings) as found:
+            slots(found, replicas)
+            stream.start()
+            yield stream, found
+            stream.stop()
+
+
+def slots(found: Any, count: int) -> None:
+    """Let all operators of the stage have so many slots together."""
+    found.change_replicas({"words": count, "letters": 0, "mean": 0, "short": 0})
+
+
+def latencies(spark: SparkSession, servers: str, rate: int, seconds: float, *, live: bool) -> tuple[float, float]:
+    """Return p50 and p95 of one turn, after its first seconds."""
+    with running(spark, servers, rate, live=live, replicas=2) as (stream, _):
+        began_s = time.time() + min(5.0, seconds / 2)
+        time.sleep(seconds)
+    return stream.seen.quantile_s(0.5, began_s), stream.seen.quantile_s(0.95, began_s)
+
+
+def silence(spark: SparkSession, servers: str, seconds: float) -> float:
+    """Return the longest silence at the sink while replicas change from two to three and back."""
+    with running(spark, servers, 1_000, live=True, replicas=2) as (stream, found):
+        time.sleep(seconds / 2)
+        began_s = time.time()
+        for count in (3, 2):
+            slots(found, count)
+            time.sleep(seconds / 2)
+    return stream.seen.silence_s(began_s)
+
+
+def main() -> None:
+    options = parse_options(__doc__)
+    seconds = options.size(20.0, 10.0, 3.0)
+    rates = RATES[: options.size(2, 2, 1)]
+    spark = open_session("local[8]")
+    lines, details = [], {"partitions": PARTITIONS, "seconds": seconds}
+    with scratch() as path, Broker(Path(path) / "kafka", port=0) as broker:
+        for rate in rates:
+            progress(f"live: {rate:,} events/s")
+            found = alternate(
+                {
+                    "live": lambda rate=rate: latencies(spark, broker.servers, rate, seconds, live=True),
+                    "batches": lambda rate=rate: latencies(spark, broker.servers, rate, seconds, live=False),
+                },
+                options.repeats,
+                warm_up=options.warm_up,
+                show=lambda pair: f"p50 {1e3 * pair[0]:.0f} ms, p95 {1e3 * pair[1]:.0f} ms",
+            )
+            details[f"at_{rate}"] = found
+            for place, name in enumerate(("p50", "p95")):
+                ours, others = ([turn[place] for turn in found[side]] for side in ("live", "batches"))
+                note = f"{name} at {rate:,}/s: {1e3 * np.median(ours):.0f} ms live, {1e3 * np.median(others):.0f} ms."
+                what = f"latency {name}, {rate:,} events/s"
+                lines.append(Measured(what, "the same in batches", "at most", TARGET, between(ours, others), note))
+        gaps = [silence(spark, broker.servers, seconds) for _ in range(options.repeats)]
+        details["silence_s"] = gaps
+        lines.append(
+            Measured(
+                "longest silence at a change of replicas",
+                f"{SILENCE_S:g} s",
+                "at most",
+                1.0,
+                between(gaps, [SILENCE_S] * len(gaps)),
+            )
+        )
+    spark.stop()
+    report("live", "Live stages", lines, details, options, intro=INTRO)
+
+
+if __name__ == "__main__":
+    main()
