@@ -180,5 +180,6 @@ def shifted(forecast: Forecast, made_at_s: float, steps: int) -> Forecast | None
         mean=later(forecast.mean),
         quantiles={level: later(values) for level, values in forecast.quantiles.items()},
         mean_quantiles={},
+        dependence=np.empty((0, 0)),
         fallback=True,
     )

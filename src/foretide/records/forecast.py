@@ -9,6 +9,7 @@ import numpy as np
 
 from foretide.errors import ForecastError
 from foretide.records.columns import Floats, frozen
+from foretide.records.paths import draw_paths, fading_dependence
 
 __all__ = ["Forecast"]
 
@@ -34,6 +35,8 @@ class Forecast:
     mean_quantiles : mapping of float to float
         Quantiles of the mean over all steps, by level, from a forecaster that gives them. They lie closer together than
         those of single steps, whose errors partly cancel.
+    dependence : array over steps and steps
+        Correlations of the errors of the steps, from a forecaster that has recorded them; empty otherwise.
     weights : mapping of str to float
         The part that each model has in it, the greatest first, if it is a mixture.
     cost_ms : float
@@ -57,6 +60,7 @@ class Forecast:
     mean: Floats
     quantiles: Mapping[float, Floats] = field(default_factory=dict)
     mean_quantiles: Mapping[float, float] = field(default_factory=dict)
+    dependence: Floats = field(default_factory=lambda: np.empty((0, 0)))
     weights: Mapping[str, float] = field(default_factory=dict)
     cost_ms: float = 0.0
     fallback: bool = False
@@ -77,6 +81,10 @@ class Forecast:
                     f"{where}, quantile {level}: expected a level between 0 and 1 and finite rates for "
                     f"{self.mean.size} steps, got {values.tolist()}"
                 )
+        object.__setattr__(self, "dependence", frozen(self.dependence, np.float64))
+        if self.dependence.size and self.dependence.shape != (self.mean.size, self.mean.size):
+            expected = (self.mean.size, self.mean.size)
+            raise ForecastError(f"{where}: expected a dependence of shape {expected}, got {self.dependence.shape}")
         for level, value in self.mean_quantiles.items():
             if not 0 < level < 1 or not np.isfinite(value):
                 raise ForecastError(
@@ -116,6 +124,38 @@ class Forecast:
                 f"{sorted(self.quantiles) or 'none'}; choose a forecaster that gives it"
             )
         return self.quantiles[level]
+
+    def paths(self, count: int, seed: int = 0) -> Floats:
+        """Return `count` equally likely courses over the steps, of shape (count, steps); the same for the same seed.
+
+        At each step as many of them lie below a quantile as should. Steps depend on one another as the errors of the
+        past did (`dependence`); where these are not recorded, as little as the quantiles of the mean ask for; where
+        there are none of these either, wholly, which is cautious. A forecast without quantiles has one course only.
+
+        >>> sure = {0.1: [9.0, 9.0], 0.9: [11.0, 11.0]}
+        >>> forecast = Forecast(series="in", model="ses", made_at_s=0.0, step_s=1.0, mean=[10.0, 10.0], quantiles=sure)
+        >>> forecast.paths(5).mean(axis=1).round(6).tolist() == forecast.paths(5)[:, 0].round(6).tolist()
+        True
+
+        Raises
+        ------
+        ForecastError
+            When fewer than one are asked for.
+        """
+        if count < 1:
+            raise ForecastError(f"forecast of {self.series!r} by {self.model!r}: expected at least 1 path, got {count}")
+        if len(self.quantiles) < 2:
+            return np.tile(np.maximum(self.mean, 0.0), (count, 1))
+        return draw_paths(self.quantiles, self._dependence(), count, seed)
+
+    def _dependence(self) -> Floats:
+        if self.dependence.size:
+            return self.dependence
+        low, high = min(self.mean_quantiles, default=0.0), max(self.mean_quantiles, default=0.0)
+        if not (low < high and {low, high} <= self.quantiles.keys()):
+            return np.ones((self.mean.size, self.mean.size))
+        single = self.quantiles[high] - self.quantiles[low]
+        return fading_dependence(self.mean.size, single, self.mean_quantiles[high] - self.mean_quantiles[low])
 
     @property
     def instants_s(self) -> Floats:

@@ -89,4 +89,5 @@ def from_later_on(forecast: Forecast, seconds: float) -> Forecast:
         made_at_s=forecast.made_at_s + first * forecast.step_s,
         mean=forecast.mean[first:],
         quantiles={level: values[first:] for level, values in forecast.quantiles.items()},
+        dependence=forecast.dependence[first:, first:],
     )
