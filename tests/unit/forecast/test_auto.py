@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import copy
 import threading
-from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
@@ -13,7 +12,7 @@ from foretide.errors import ConfigError, ForecastError
 from foretide.forecast import Auto, Basic, Forecaster, Series, load_forecaster, make_forecaster
 from foretide.forecast.background import Job
 from foretide.forecast.mixture.cheap_experts import MEAN, CheapExpert, cheap_table
-from foretide.forecast.mixture.mixed_pass import look_ahead
+from foretide.forecast.mixture.mixed_pass import Experts, look_ahead
 from foretide.forecast.mixture.panel import KEPT
 from foretide.forecast.models.seasonal import SeasonalRegression, find_cycle, find_season
 from foretide.forecast.series import carried
@@ -82,10 +81,11 @@ def test_what_was_said_within_a_gap_does_not_depend_on_what_came_after_it() -> N
 
 def test_experts_are_not_judged_by_values_that_were_not_measured() -> None:
     values = np.r_[np.tile([10.0, 20.0], 40), np.full(120, np.nan), 10.0, 20.0]
-    experts, ends = cheap_table((CheapExpert(MEAN, 0.0), CheapExpert(MEAN, 1.0))), np.array([1])
-    forecast = partial(look_ahead, table=experts, sums=np.zeros((2, 1)), others=np.empty((values.size, 0, 0)))
-    _, _, trusted = forecast(carried(values), values, ends=ends, levels=np.array([0.9]))
-    _, _, fooled = forecast(carried(values), carried(values), ends=ends, levels=np.array([0.9]))
+    table = cheap_table((CheapExpert(MEAN, 0.0), CheapExpert(MEAN, 1.0)))
+    experts = Experts(table, np.zeros((2, 1)), np.empty((values.size, 0, 0)), 0, np.array([0.5, 0.5]))
+    rest = (experts, np.array([1]), np.array([0.9]), np.empty((0, 0, 0)))
+    _, _, trusted = look_ahead(carried(values), values, *rest)
+    _, _, fooled = look_ahead(carried(values), carried(values), *rest)
     assert trusted[0, 0] > 0.9 > fooled[0, 0], "the last value is always right if gaps count as measured"
 
 

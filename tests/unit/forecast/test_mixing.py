@@ -15,13 +15,17 @@ from foretide.forecast.mixture.cheap_experts import (
     follow,
 )
 from foretide.forecast.mixture.conformal import ENOUGH, _adapt, calibrate
-from foretide.forecast.mixture.mixed_pass import look_ahead
+from foretide.forecast.mixture.mixed_pass import Experts, look_ahead
 from foretide.forecast.mixture.mixing import blend, mix
 from foretide.records import Floats
 
 
 def state(expert: CheapExpert, values: list[float]) -> Floats:
     return follow(np.array(values), cheap_table((expert,)))[-1, 0]
+
+
+def even(count: int) -> Floats:
+    return np.full(count, 1.0 / count)
 
 
 def test_experts_smooth_values_logarithms_and_roots_by_hand() -> None:
@@ -48,10 +52,10 @@ def test_weights_use_only_outcomes_that_are_known_by_then() -> None:
     random = np.random.default_rng(3)
     actual = random.normal(10, 1, 60)
     forecasts = np.column_stack((actual + 0.1, actual + 3, actual - 4))
-    whole = mix(forecasts, actual, 5)
+    whole = mix(forecasts, actual, 5, even(3))
     later = actual.copy()
     later[35:] = 1e6
-    changed = mix(forecasts, later, 5)
+    changed = mix(forecasts, later, 5, even(3))
     assert np.array_equal(whole[:40], changed[:40]), "origin 40 is the first that knows the outcome of origin 35"
     assert not np.allclose(whole[40:], changed[40:])
 
@@ -59,7 +63,7 @@ def test_weights_use_only_outcomes_that_are_known_by_then() -> None:
 def test_a_new_winner_is_found() -> None:
     good, bad = np.full(300, 10.0), np.full(300, 14.0)
     actual = np.where(np.arange(300) < 150, good, bad)
-    weights = mix(np.column_stack((good, bad)), actual, 1)
+    weights = mix(np.column_stack((good, bad)), actual, 1, even(2))
     assert weights[149, 0] > 0.9
     assert weights[-1, 1] > 0.9
 
@@ -67,20 +71,20 @@ def test_a_new_winner_is_found() -> None:
 def test_the_mixture_of_two_that_err_on_either_side_beats_both() -> None:
     actual = 10 + np.sin(np.arange(200.0))
     forecasts = np.column_stack((actual + 2, actual - 2))
-    mixed = (mix(forecasts, actual, 1) * forecasts).sum(axis=1)
+    mixed = (mix(forecasts, actual, 1, even(2)) * forecasts).sum(axis=1)
     assert np.abs(mixed - actual)[100:].mean() < 0.5
 
 
 def test_an_expert_that_sleeps_has_no_weight_and_comes_in_even() -> None:
     actual = np.full(80, 10.0)
     forecasts = np.column_stack((actual, actual + 1, np.where(np.arange(80) < 40, np.nan, 10.0)))
-    weights = mix(forecasts, actual, 1)
+    weights = mix(forecasts, actual, 1, even(3))
     assert (weights[:40, 2] == 0).all() and (weights[40:, 2] > 0).all()
     assert weights.sum(axis=1) == pytest.approx(np.ones(80))
 
 
 def test_one_expert_has_all_the_weight() -> None:
-    assert mix(np.ones((20, 1)), np.zeros(20), 1) == pytest.approx(np.ones((20, 1)))
+    assert mix(np.ones((20, 1)), np.zeros(20), 1, even(1)) == pytest.approx(np.ones((20, 1)))
 
 
 def test_calibration_needs_enough_errors() -> None:
@@ -125,7 +129,8 @@ def test_the_pass_mixes_other_experts_only_as_far_ahead_as_they_look() -> None:
     table, ends = cheap_table((CheapExpert(MEAN, 0.2),)), np.array([1, 3])
     others = np.full((80, 1, 1), np.nan)
     others[:, 0, 0] = np.r_[values[1:], 10.0]
-    mean, offsets, weights = look_ahead(values, values, table, np.zeros((1, 3)), others, ends, np.array([0.9]))
+    experts = Experts(table, np.zeros((1, 3)), others, 0, even(2))
+    mean, offsets, weights = look_ahead(values, values, experts, ends, np.array([0.9]), np.empty((0, 0, 0)))
     assert weights[1, 0] > 0.9 and weights[1, 1] == 0
     assert mean[0] == pytest.approx(10.0, abs=0.5) and mean[1] == mean[2] == pytest.approx(15.0, abs=1.5)
     assert offsets.shape == (1, 4)

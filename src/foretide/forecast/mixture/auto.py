@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import math
-import os
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from dataclasses import replace
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -16,10 +15,14 @@ from pydantic import Field, PrivateAttr, field_validator
 from foretide.errors import ConfigError, ForecastError
 from foretide.forecast.background import Job
 from foretide.forecast.base import LEVELS, Array, Forecaster, Series
-from foretide.forecast.mixture.cheap_experts import CHEAP_EXPERTS, cheap_names, cheap_table, damped_sums
-from foretide.forecast.mixture.lead_errors import difference_quantiles
-from foretide.forecast.mixture.mixed_pass import block_ends, look_ahead, look_ahead_many
+from foretide.forecast.gaussian import is_flat
+from foretide.forecast.mixture.cheap_experts import CHEAP_EXPERTS, CHEAP_TABLE, cheap_names, damped_sums
+from foretide.forecast.mixture.lead_errors import stand_in_offsets
+from foretide.forecast.mixture.many_series import ManyForecasts, forecast_many
+from foretide.forecast.mixture.mixed_pass import Experts, block_ends, look_ahead
 from foretide.forecast.mixture.panel import KEPT, ExpertPanel
+from foretide.forecast.mixture.pretrained import NAMES as PRETRAINED
+from foretide.forecast.mixture.pretrained import Pretrained
 from foretide.forecast.mixture.study import Study, study
 from foretide.forecast.models.seasonal_trees import SeasonalTrees
 from foretide.forecast.scaling import rates, scale_of
@@ -29,35 +32,15 @@ from foretide.records import Floats, Forecast
 
 __all__ = ["Auto", "ManyForecasts"]
 
+_LOG = logging.getLogger(__name__)
+_NONE: Floats = np.empty(0)
+# The weight of the pretrained network before any outcome. It was chosen on windows of public traces, see `docs`.
+_PRETRAINED_PRIOR = 0.8
 # Below this many values a regression on seasons has nothing to learn.
 _LONG = 400
 # A gap at the end up to this long is forecast over; beyond a longer one there is no basis for a forecast.
 _LONGEST_GAP = 64
-# Changes of the series that stand in for errors before there are any.
-_CHANGES = 100
-_TABLE = cheap_table(CHEAP_EXPERTS)
 _NAMES = cheap_names(CHEAP_EXPERTS)
-# Below this many series a second thread costs more than it gains.
-_WORTH_THREADS = 64
-
-
-@dataclass(frozen=True, eq=False)
-class ManyForecasts:
-    """The forecasts of many series.
-
-    Parameters
-    ----------
-    mean : array over series and steps
-        Expected rates; NaN for a series of which no value is known.
-    quantiles : mapping of float to array over series and steps
-        Quantiles of the same, by level.
-    mean_quantiles : mapping of float to array over series
-        Quantiles of the mean over all steps, by level.
-    """
-
-    mean: Floats
-    quantiles: Mapping[float, Floats]
-    mean_quantiles: Mapping[float, Floats]
 
 
 class Auto(Forecaster):
@@ -65,6 +48,8 @@ class Auto(Forecaster):
 
     - Some thirty cheap experts (exponential smoothing of values, logarithms and roots at several rates, damped trends,
       medians, lines) are refitted at every step.
+    - With `zero` switched on, the pretrained network of that name takes part from the first values on, as two experts
+      and with the distances of its quantiles; it reads each value once, and the last 512 again after it was loaded.
     - With 400 values and more, a regression on lags, seasonal lags and the time of the season takes part; it is
       refitted every `refit_every` values, in the background.
     - So do expensive models, retrained every `retrain_every` values: those named in `dear`, or by default
@@ -104,12 +89,17 @@ class Auto(Forecaster):
     background: bool = Field(
         default=True, description="Train in the background; if false, results do not depend on timing."
     )
+    zero: Literal["off", "full", "small"] = Field(
+        default="off", description="Which pretrained network takes part; `off`: none."
+    )
     _panel: ExpertPanel | None = PrivateAttr(default=None)
+    _pretrained: Pretrained | None = PrivateAttr(default=None)
+    _unread: Floats = PrivateAttr(default_factory=lambda: _NONE)
     _job: Job[Study] = PrivateAttr(default_factory=Job)
     _studied_at: int = PrivateAttr(default=0)
     _trained_at: int = PrivateAttr(default=0)
     _weights: dict[str, float] = PrivateAttr(default_factory=dict)
-    _mean_offsets: Floats = PrivateAttr(default_factory=lambda: np.empty(0))
+    _mean_offsets: Floats = PrivateAttr(default_factory=lambda: _NONE)
 
     @field_validator("dear")
     @classmethod
@@ -173,12 +163,11 @@ class Auto(Forecaster):
         steps = horizon + gap
         measured, recent = _as_known(self._series.values)
         ends = block_ends(steps)
-        others = self._others(recent.size, steps)
-        sums = damped_sums(_TABLE, steps)
-        mean, offsets, weights = look_ahead(recent, measured, _TABLE, sums, others, ends, levels)
-        self._note_weights(weights, ends)
-        stand_in = difference_quantiles(recent[-_CHANGES:], levels, steps)
-        offsets = np.where(np.isnan(offsets), np.column_stack((stand_in, stand_in.mean(axis=1))), offsets)
+        pretrained = None if is_flat(recent) else self._read_on()
+        experts, spreads = self._asked(pretrained, recent.size, steps, levels)
+        mean, offsets, weights = look_ahead(recent, measured, experts, ends, levels, spreads)
+        self._note_weights(weights, ends, PRETRAINED[: experts.untrained])
+        offsets = np.where(np.isnan(offsets), stand_in_offsets(recent, levels, steps), offsets)
         self._mean_offsets = offsets[:, -1]
         return mean[gap:], mean[gap:] + offsets[:, gap:-1]
 
@@ -186,29 +175,14 @@ class Auto(Forecaster):
         """Return the forecasts of many series at once, by the cheap experts alone; nothing learnt is used or changed.
 
         `rows` holds one series a row, NaN where nothing was measured; their steps are all the same. Each forecast is
-        what a fresh forecaster would say after `fit` on that row, except for experts that train.
+        what a fresh forecaster would say after `fit` on that row, without experts that train and without `zero`, which
+        would take a hundred times as long.
 
         >>> many = Auto().predict_many(np.full((3, 30), 7.0), horizon=2)
         >>> many.mean[0], many.mean_quantiles[0.9].shape
         (array([7., 7.]), (3,))
         """
-        table = np.asarray(rows, dtype=np.float64)
-        if table.ndim != 2 or horizon < 1:
-            raise ConfigError(
-                "rows, horizon", expected="a table of series and at least 1 step", got=(table.shape, horizon)
-            )
-        chosen = np.unique(np.asarray(levels, dtype=np.float64))
-        known = np.isfinite(table).any(axis=1)
-        mean = np.full((len(table), horizon), np.nan)
-        quantiles = np.full((len(table), chosen.size, horizon + 1), np.nan)
-        if known.any():
-            mean[known], quantiles[known] = _look_ahead_all(table[known][:, -KEPT:], horizon, chosen)
-        by_level = {level: quantiles[:, k] for k, level in enumerate(chosen.tolist())}
-        return ManyForecasts(
-            mean,
-            {level: found[:, :-1] for level, found in by_level.items()},
-            {level: found[:, -1] for level, found in by_level.items()},
-        )
+        return forecast_many(rows, horizon, levels)
 
     def finish(self) -> Self:
         """Wait for what trains in the background, and use it."""
@@ -218,6 +192,7 @@ class Auto(Forecaster):
     def _train(self, history: Series) -> None:
         self._panel, self._weights, self._studied_at, self._trained_at = None, {}, self._seen, 0
         self._job.drop()
+        self._pretrained, self._unread = None, self._series.values[-KEPT:]
         known = carried(self._series.values)
         if known.size >= _LONG:
             self._experts().learn_season(known, self._seen)
@@ -225,6 +200,9 @@ class Auto(Forecaster):
             self._begin_study(min(KEPT, known.size // 4), self._dear_models())
 
     def _observe(self, new: Series) -> None:
+        self._unread = np.concatenate((self._unread, new.values))
+        if self._unread.size > KEPT:
+            self._read_on()
         if self._panel is None and self._series.values.size < _LONG:
             return
         known = carried(self._series.values)
@@ -267,6 +245,37 @@ class Auto(Forecaster):
             self._panel = ExpertPanel(self.ahead)
         return self._panel
 
+    def _read_on(self) -> Pretrained | None:
+        """Return the pretrained network after it has read all values; None if it is off or its weights are bad."""
+        if self.zero == "off":
+            self._unread = _NONE
+            return None
+        try:
+            if self._pretrained is None:
+                self._pretrained = Pretrained(self.zero, _LONGEST_GAP)
+        except ForecastError as error:
+            _LOG.warning("forecasts of %r do without the pretrained network: %s", self._series.name, error)
+            self._unread = _NONE
+            return None
+        self._pretrained.read(self._unread)
+        self._unread = _NONE
+        return self._pretrained
+
+    def _asked(self, pretrained: Pretrained | None, size: int, steps: int, levels: Floats) -> tuple[Experts, Floats]:
+        """Return the experts at the last `size` origins, and the distances of the quantiles of the pretrained one."""
+        others, sums = self._others(size, steps), damped_sums(CHEAP_TABLE, steps)
+        if pretrained is None:
+            count = len(CHEAP_TABLE) + others.shape[1]
+            return Experts(CHEAP_TABLE, sums, others, 0, np.full(count, 1.0 / count)), np.empty((0, 0, 0))
+        place = (size, steps, _gap(self._series.values), scale_of(_finite(self._series.values)))
+        both = np.full((size, len(PRETRAINED) + others.shape[1], steps), np.nan)
+        both[:, : len(PRETRAINED)] = pretrained.experts(*place)
+        both[:, len(PRETRAINED) :, : others.shape[2]] = others
+        count = len(CHEAP_TABLE) + both.shape[1]
+        prior = np.full(count, (1.0 - _PRETRAINED_PRIOR) / (count - len(PRETRAINED)))
+        prior[len(CHEAP_TABLE) : len(CHEAP_TABLE) + len(PRETRAINED)] = _PRETRAINED_PRIOR / len(PRETRAINED)
+        return Experts(CHEAP_TABLE, sums, both, len(PRETRAINED), prior), pretrained.spreads(*place, levels)
+
     def _others(self, size: int, steps: int) -> Floats:
         """Return what the trained experts predicted at the last origins, in the units of the values."""
         if self._panel is None or not self._panel.names:
@@ -274,43 +283,23 @@ class Auto(Forecaster):
         end = self._seen - _gap(self._series.values)
         return self._panel.record(end, size)[:, :, :steps] / scale_of(_finite(self._series.values))
 
-    def _note_weights(self, weights: Floats, ends: npt.NDArray[np.int64]) -> None:
+    def _note_weights(self, weights: Floats, ends: npt.NDArray[np.int64], pretrained: tuple[str, ...]) -> None:
         part = weights @ np.diff(ends, prepend=0) / ends[-1]
-        names = _NAMES if self._panel is None else (*_NAMES, *self._panel.names)
+        names = (*_NAMES, *pretrained, *(() if self._panel is None else self._panel.names))
         order = np.argsort(-part, kind="stable").tolist()
         self._weights = {names[k]: float(part[k]) for k in order}
 
     def _learnt(self) -> dict[str, Array]:
-        return (
-            {}
-            if self._panel is None
-            else {"at": np.array([self._studied_at, self._trained_at]), **self._panel.arrays()}
-        )
+        found: dict[str, Array] = {}
+        if self._panel is not None:
+            found = {"at": np.array([self._studied_at, self._trained_at]), **self._panel.arrays()}
+        return found
 
     def _restore(self, arrays: Arrays) -> None:
-        if arrays:
+        if "at" in arrays:
             self._studied_at, self._trained_at = arrays["at"].tolist()
             self._panel = ExpertPanel.of(arrays)
-
-
-def _look_ahead_all(table: Floats, horizon: int, levels: Floats) -> tuple[Floats, Floats]:
-    """Return mean and quantiles, those of the mean over all steps last, of series of which each has a value."""
-    rows = np.array([carried(row) for row in table]) if np.isnan(table).any() else table
-    scales = np.array([scale_of(row) for row in rows])[:, None]
-    rows, measured = np.ascontiguousarray(rows / scales), np.ascontiguousarray(table / scales)
-    sums, ends = damped_sums(_TABLE, horizon), block_ends(horizon)
-    workers = min(os.cpu_count() or 1, 1 + len(rows) // _WORTH_THREADS)
-    parts = zip(np.array_split(rows, workers), np.array_split(measured, workers), strict=True)
-    with ThreadPoolExecutor(workers) as pool:
-        found = list(pool.map(lambda part: look_ahead_many(part[0], part[1], _TABLE, sums, ends, levels), parts))
-    mean, offsets = np.concatenate([part[0] for part in found]), np.concatenate([part[1] for part in found])
-    for row in np.flatnonzero(np.isnan(offsets).any(axis=(1, 2))).tolist():
-        changes = difference_quantiles(rows[row, -_CHANGES:], levels, horizon)
-        stand_in = np.column_stack((changes, changes.mean(axis=1)))
-        offsets[row] = np.where(np.isnan(offsets[row]), stand_in, offsets[row])
-    around = np.concatenate((mean, mean.mean(axis=1, keepdims=True)), axis=1)[:, None, :] + offsets
-    quantiles = np.sort(np.stack([rates(row, scale) for row, scale in zip(around, scales[:, 0], strict=True)]), axis=1)
-    return np.stack([rates(row, scale) for row, scale in zip(mean, scales[:, 0], strict=True)]), quantiles
+        self._unread = self._series.values[-KEPT:]
 
 
 def _as_known(values: Floats) -> tuple[Floats, Floats]:

@@ -14,7 +14,7 @@ import numpy as np
 from foretide._numba import njit
 from foretide.records import Floats
 
-__all__ = ["CHEAP_EXPERTS", "CheapExpert", "cheap_names", "cheap_table", "damped_sums", "follow"]
+__all__ = ["CHEAP_EXPERTS", "CHEAP_TABLE", "CheapExpert", "cheap_names", "cheap_table", "damped_sums", "follow"]
 
 MEAN, LOG, ROOT, HOLT, MEDIAN, LINE = range(6)
 # A value in logarithms counts as at least this part of the mean so far: a single lull must not outweigh a minute.
@@ -78,6 +78,10 @@ def cheap_table(experts: tuple[CheapExpert, ...] = CHEAP_EXPERTS) -> Floats:
     """Return them as rows of kind, first, second, damping, for `follow`."""
     rows = [(expert.kind, expert.first, expert.second, expert.damping) for expert in experts]
     return np.array(rows, dtype=np.float64).reshape(len(rows), 4)
+
+
+#: The experts of `auto` as such rows.
+CHEAP_TABLE = cheap_table(CHEAP_EXPERTS)
 
 
 def damped_sums(table: Floats, horizon: int) -> Floats:

@@ -9,13 +9,15 @@ import numpy as np
 
 from foretide.records import Floats, Ints
 
-__all__ = ["LeadErrors", "difference_quantiles", "row_quantiles"]
+__all__ = ["LeadErrors", "difference_quantiles", "row_quantiles", "stand_in_offsets"]
 
 _WAITING = 64  # forecasts that wait for what they forecast
 _KEPT = 128  # errors per lead time
 _LEADS = 256  # steps ahead of which errors are kept
 # With fewer errors than this the .9 quantile is one of the two largest: the differences of the series say more.
 _ENOUGH = 20
+# Changes of a series that stand in for errors before there are any.
+_CHANGES = 100
 
 
 class LeadErrors:
@@ -159,3 +161,9 @@ def difference_quantiles(values: Floats, levels: Floats, horizon: int) -> Floats
     further = np.sqrt(np.maximum(np.arange(1, horizon + 1) / longest, 1.0))
     spread: Floats = quantiles[:, np.minimum(np.arange(horizon), longest - 1)] * further
     return spread
+
+
+def stand_in_offsets(values: Floats, levels: Floats, horizon: int) -> Floats:
+    """Return what the series' last changes say of each step and of the mean over them, before there are errors."""
+    changes = difference_quantiles(values[-_CHANGES:], levels, horizon)
+    return np.column_stack((changes, changes.mean(axis=1)))

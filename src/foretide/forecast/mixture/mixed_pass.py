@@ -2,15 +2,40 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from foretide._numba import njit
 from foretide.forecast.mixture.cheap_experts import follow
-from foretide.forecast.mixture.conformal import calibrate
+from foretide.forecast.mixture.conformal import calibrate, calibrate_spreads
 from foretide.forecast.mixture.mixing import blend, mix
 from foretide.records import Floats, Ints
 
-__all__ = ["block_ends", "look_ahead", "look_ahead_many"]
+__all__ = ["Experts", "block_ends", "look_ahead", "look_ahead_many"]
+
+
+class Experts(NamedTuple):
+    """Those that take part.
+
+    Parameters
+    ----------
+    table, sums : array
+        The cheap experts, and their damped sums over the horizon.
+    others : array over origins, other experts, steps
+        What experts of other kinds predicted at each origin (one per value), NaN where nothing: first those that need
+        no training, then the trained ones.
+    untrained : int
+        How many of the others need no training.
+    prior : array over experts
+        Their weights before any outcome.
+    """
+
+    table: Floats
+    sums: Floats
+    others: Floats
+    untrained: int
+    prior: Floats
 
 
 def block_ends(horizon: int) -> Ints:
@@ -25,7 +50,7 @@ def block_ends(horizon: int) -> Ints:
 
 @njit
 def look_ahead(
-    values: Floats, measured: Floats, table: Floats, sums: Floats, others: Floats, ends: Ints, levels: Floats
+    values: Floats, measured: Floats, experts: Experts, ends: Ints, levels: Floats, spreads: Floats
 ) -> tuple[Floats, Floats, Floats]:
     """Return the mean of each step, quantiles of each step and of their mean, and the weights of the experts.
 
@@ -35,14 +60,14 @@ def look_ahead(
         The series, with the last known value in each gap.
     measured : array
         The series, NaN in gaps: experts are not judged by what was not measured.
-    table, sums : array
-        The cheap experts, and their damped sums over the horizon.
-    others : array over origins, other experts, steps
-        What experts of other kinds predicted at each origin (one per value), NaN where nothing.
+    experts : Experts
+        Those that take part.
     ends : array
         The last lead of each block.
     levels : array
         Levels of the quantiles.
+    spreads : array over origins, levels, and steps followed by their mean
+        How far a model that knows quantiles says that they lie from the median; without origins if there is none.
 
     Returns
     -------
@@ -51,8 +76,9 @@ def look_ahead(
         What to add to the mean; NaN where there are too few errors.
     weights : array over experts and blocks
     """
-    size, horizon, cheap = values.size, sums.shape[1], len(table)
-    count = cheap + others.shape[1]
+    table, sums, others, untrained, prior = experts
+    size, horizon, first = values.size, sums.shape[1], len(table) + untrained
+    count = len(table) + others.shape[1]
     states = follow(values, table)
     paths = np.zeros((size, horizon))
     weights = np.zeros((count, ends.size))
@@ -61,13 +87,13 @@ def look_ahead(
         end = ends[block]
         forecasts = _block_means(states, sums, others, begin, end)
         actual = _actual(measured, begin, end)
-        used = mix(forecasts, actual, end)
-        if count > cheap:
-            used = blend(forecasts, used, actual, end, cheap)
+        used = mix(forecasts, actual, end, prior)
+        if count > first:
+            used = blend(forecasts, used, actual, end, first)
         _add_paths(states, sums, others, used, begin, end, paths)
         weights[:, block] = used[-1]
         begin = end
-    return paths[-1], _calibrated(measured, paths, levels), weights
+    return paths[-1], _calibrated(measured, paths, levels, spreads), weights
 
 
 @njit
@@ -75,11 +101,12 @@ def look_ahead_many(
     rows: Floats, measured: Floats, table: Floats, sums: Floats, ends: Ints, levels: Floats
 ) -> tuple[Floats, Floats]:
     """Return means and quantiles as `look_ahead` does, for many series of the same length with cheap experts alone."""
-    none = np.empty((rows.shape[1], 0, 0))
+    none, nowhere = np.empty((rows.shape[1], 0, 0)), np.empty((0, 0, 0))
+    experts = Experts(table, sums, none, 0, np.full(len(table), 1.0 / len(table)))
     means = np.empty((len(rows), sums.shape[1]))
     quantiles = np.empty((len(rows), levels.size, sums.shape[1] + 1))
     for row in range(len(rows)):
-        means[row], quantiles[row], _ = look_ahead(rows[row], measured[row], table, sums, none, ends, levels)
+        means[row], quantiles[row], _ = look_ahead(rows[row], measured[row], experts, ends, levels, nowhere)
     return means, quantiles
 
 
@@ -124,8 +151,8 @@ def _add_paths(states: Floats, sums: Floats, others: Floats, used: Floats, begin
 
 
 @njit
-def _calibrated(values: Floats, paths: Floats, levels: Floats) -> Floats:
-    """Return the quantiles of the errors of each lead, and of the mean over all of them."""
+def _calibrated(values: Floats, paths: Floats, levels: Floats, spreads: Floats) -> Floats:
+    """Return what to add for the quantiles of each lead, and of the mean over all of them."""
     size, horizon = paths.shape
     found = np.full((levels.size, horizon + 1), np.nan)
     errors = np.full(size, np.nan)
@@ -133,9 +160,16 @@ def _calibrated(values: Floats, paths: Floats, levels: Floats) -> Floats:
         for t in range(3, size - lead - 1):
             errors[t] = values[t + lead + 1] - paths[t, lead]
         errors[max(size - lead - 1, 0) :] = np.nan
-        found[:, lead] = calibrate(errors, lead + 1, levels)
+        found[:, lead] = _offsets(errors, spreads, lead, lead + 1, levels)
     for t in range(3, size - horizon):
         errors[t] = values[t + 1 : t + horizon + 1].mean() - paths[t].mean()
     errors[max(size - horizon, 0) :] = np.nan
-    found[:, horizon] = calibrate(errors, horizon, levels)
+    found[:, horizon] = _offsets(errors, spreads, horizon, horizon, levels)
     return found
+
+
+@njit
+def _offsets(errors: Floats, spreads: Floats, place: int, delay: int, levels: Floats) -> Floats:
+    if not len(spreads):
+        return calibrate(errors, delay, levels)
+    return calibrate_spreads(errors, np.ascontiguousarray(spreads[:, :, place]), delay, levels)

@@ -11,7 +11,7 @@ __all__ = ["MEMORY", "SHARE", "blend", "mix"]
 
 #: Part of regrets and of their squares that is kept from one outcome to the next: about 500 outcomes count.
 MEMORY = 0.998
-#: Part of all weight that is shared out evenly at each step, so that a new winner is found soon.
+#: Part of all weight that is shared out as at first at each step, so that a new winner is found soon.
 SHARE = 0.01
 # Outcomes at the very start say nothing: every expert repeats the first values.
 _FIRST = 3
@@ -25,30 +25,34 @@ _SHARPNESS = 4
 
 
 @njit
-def mix(forecasts: Floats, actual: Floats, delay: int, memory: float = MEMORY, share: float = SHARE) -> Floats:
+def mix(
+    forecasts: Floats, actual: Floats, delay: int, prior: Floats, memory: float = MEMORY, share: float = SHARE
+) -> Floats:
     r"""Return the weight of each expert at each origin, of shape (origins, experts), from outcomes known by then.
 
     `forecasts` has a row per origin and NaN where an expert is asleep; it then has no weight and no regret. `actual` is
-    the actual value for each origin, known `delay` origins later, NaN where it is not known.
+    the actual value for each origin, known `delay` origins later, NaN where it is not known. `prior` has the weights
+    before any outcome, which add up to 1.
 
     Two mixtures run side by side and their weights are averaged. The first compares experts by their own absolute
     errors and so finds the best one; the second by the slope of the mixture's absolute error, and so finds the best
-    combination of them. In both, an expert's weight is :math:`\exp(\eta R_k)` over the sum of these, where
-    :math:`R_k` adds up its regrets :math:`r_k` (loss of the mixture less its own) and :math:`-\eta r_k^2`, the
+    combination of them. In both, an expert's weight is its prior times :math:`\exp(\eta R_k)`, over the sum of these,
+    where :math:`R_k` adds up its regrets :math:`r_k` (loss of the mixture less its own) and :math:`-\eta r_k^2`, the
     second-order correction. The rate is :math:`\eta = \min(1/(2 \max|r|), \sqrt{\ln K / V})`, with V the sum of the
     regrets' weighted squares: it follows the data and need not be set. Regrets beyond twice their root mean square
     count as that. Sums and the largest regret decay by `memory` per outcome. A part `share` of the weight is spread
-    evenly and no expert falls so far behind that it could not come back from that share (fixed share), so that winners
-    may change.
+    as at first and no expert falls so far behind that it could not come back from that share (fixed share), so that
+    winners may change.
 
     >>> actual = np.full(40, 5.0)
-    >>> mix(np.column_stack((actual, actual + 3.0)), actual, 1)[[0, -1]].round(2)
+    >>> mix(np.column_stack((actual, actual + 3.0)), actual, 1, np.array([0.5, 0.5]))[[0, -1]].round(2)
     array([[0.5 , 0.5 ],
            [0.99, 0.01]])
     """
     origins, count = forecasts.shape
     used = np.zeros((2, origins, count))
-    now = np.full((2, count), 1.0 / count)
+    now = np.empty((2, count))
+    now[:] = prior
     regrets, spread = np.zeros((2, count)), np.zeros((2, 4))
     fresh = np.zeros(count)
     weights = np.zeros((origins, count))
@@ -58,7 +62,7 @@ def mix(forecasts: Floats, actual: Floats, delay: int, memory: float = MEMORY, s
             if known >= _FIRST and np.isfinite(actual[known]):
                 _regret(forecasts[known], actual[known], used[way, known], way, fresh)
                 _learn(fresh, used[way, known], memory, regrets[way], spread[way])
-                _weigh(regrets[way], spread[way], share, now[way])
+                _weigh(regrets[way], spread[way], prior, share, now[way])
             _wake(forecasts[t], now[way], used[way, t])
         weights[t] = 0.5 * (used[0, t] + used[1, t])
     return weights
@@ -110,17 +114,16 @@ def _rate(spread: Floats, count: int) -> float:
 
 
 @njit
-def _weigh(regrets: Floats, spread: Floats, share: float, now: Floats) -> None:
+def _weigh(regrets: Floats, spread: Floats, prior: Floats, share: float, now: Floats) -> None:
     """Turn regrets into weights; those that fell too far behind are raised."""
     rate, best, total = _rate(spread, regrets.size), regrets.max(), 0.0
-    furthest = np.log(regrets.size / share) if share > 0.0 else np.inf
     for k in range(regrets.size):
-        if rate > 0.0:
-            regrets[k] = max(regrets[k], best - furthest / rate)
-        now[k] = np.exp(rate * (regrets[k] - best))
+        if rate > 0.0 and share > 0.0:
+            regrets[k] = max(regrets[k], best + np.log(share * prior[k]) / rate)
+        now[k] = prior[k] * np.exp(rate * (regrets[k] - best))
         total += now[k]
     for k in range(regrets.size):
-        now[k] = (1.0 - share) * now[k] / total + share / regrets.size
+        now[k] = (1.0 - share) * now[k] / total + share * prior[k]
 
 
 @njit
