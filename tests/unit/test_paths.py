@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from foretide.errors import ForecastError
+from foretide.forecast import Auto
+from foretide.forecast.mixture.dependence import error_dependence
 from foretide.records import Forecast
 from foretide.records.paths import fading_dependence
 
@@ -69,3 +71,27 @@ def test_bad_input_is_refused() -> None:
         made().paths(0)
     with pytest.raises(ForecastError, match=r"a dependence of shape \(3, 3\), got \(2, 2\)"):
         made(dependence=np.eye(2))
+
+
+def test_errors_that_last_are_recorded_as_dependent_and_fresh_ones_as_not() -> None:
+    random = np.random.default_rng(5)
+    walk, fresh = np.cumsum(random.normal(0, 1, 400)), random.normal(0, 1, 400)
+    # Expecting the last value of a walk, the error after j steps has j of those after i ≥ j: a correlation of √(j/i).
+    found = error_dependence(walk, np.repeat(walk[:, None], 4, axis=1))
+    assert found[0, 1] == pytest.approx(0.5**0.5, abs=0.1) and found[0, 3] == pytest.approx(0.5, abs=0.13)
+    found = error_dependence(fresh, np.zeros((400, 4)))
+    assert np.abs(found - np.eye(4)).max() < 0.2
+    assert error_dependence(walk[:20], np.zeros((20, 4))).shape == (0, 0), "too few"
+
+
+@pytest.mark.parametrize("kind", ["walk", "fresh"])
+def test_the_most_of_a_course_is_calibrated(kind: str) -> None:
+    random = np.random.default_rng(8)
+    steps = random.normal(0, 1, 700)
+    values = 200 + (np.cumsum(steps) - np.arange(700) * steps.mean() if kind == "walk" else 5 * steps)
+    model, held = Auto().fit(values[:200]), []
+    for place in range(200, 690, 2):
+        paths = model.predict(6, levels=(0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)).paths(100)
+        held.append(values[place : place + 6].max() <= np.quantile(paths.max(axis=1), 0.9))
+        model.update(values[place : place + 2])
+    assert np.mean(held) == pytest.approx(0.9, abs=0.07)

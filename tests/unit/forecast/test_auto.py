@@ -84,8 +84,8 @@ def test_experts_are_not_judged_by_values_that_were_not_measured() -> None:
     table = cheap_table((CheapExpert(MEAN, 0.0), CheapExpert(MEAN, 1.0)))
     experts = Experts(table, np.zeros((2, 1)), np.empty((values.size, 0, 0)), 0, np.array([0.5, 0.5]))
     rest = (experts, np.array([1]), np.array([0.9]), np.empty((0, 0, 0)))
-    _, _, trusted = look_ahead(carried(values), values, *rest)
-    _, _, fooled = look_ahead(carried(values), carried(values), *rest)
+    _, _, trusted, _ = look_ahead(carried(values), values, *rest)
+    _, _, fooled, _ = look_ahead(carried(values), carried(values), *rest)
     assert trusted[0, 0] > 0.9 > fooled[0, 0], "the last value is always right if gaps count as measured"
 
 

@@ -130,7 +130,7 @@ def test_the_pass_mixes_other_experts_only_as_far_ahead_as_they_look() -> None:
     others = np.full((80, 1, 1), np.nan)
     others[:, 0, 0] = np.r_[values[1:], 10.0]
     experts = Experts(table, np.zeros((1, 3)), others, 0, even(2))
-    mean, offsets, weights = look_ahead(values, values, experts, ends, np.array([0.9]), np.empty((0, 0, 0)))
+    mean, offsets, weights, _ = look_ahead(values, values, experts, ends, np.array([0.9]), np.empty((0, 0, 0)))
     assert weights[1, 0] > 0.9 and weights[1, 1] == 0
     assert mean[0] == pytest.approx(10.0, abs=0.5) and mean[1] == mean[2] == pytest.approx(15.0, abs=1.5)
     assert offsets.shape == (1, 4)

@@ -60,7 +60,8 @@ class Auto(Forecaster):
     see `foretide.forecast.mixture.mixing`. An expert that is not trained yet has no weight. Since experts
     are compared by absolute errors the mixture is nearer to the median than to the mean of skewed rates. Quantiles of
     each step, and of the mean over all steps (`Forecast.mean_quantiles`), are those of the mixture's own errors,
-    calibrated by adaptive conformal inference (`foretide.forecast.mixture.conformal`).
+    calibrated by adaptive conformal inference (`foretide.forecast.mixture.conformal`). `Forecast.dependence` has how
+    the errors of the steps went together.
 
     `weights` shows which expert leads, and every forecast carries the same as `Forecast.weights`.
 
@@ -100,6 +101,7 @@ class Auto(Forecaster):
     _trained_at: int = PrivateAttr(default=0)
     _weights: dict[str, float] = PrivateAttr(default_factory=dict)
     _mean_offsets: Floats = PrivateAttr(default_factory=lambda: _NONE)
+    _dependence: Floats = PrivateAttr(default_factory=lambda: _NONE)
 
     @field_validator("dear")
     @classmethod
@@ -151,7 +153,7 @@ class Auto(Forecaster):
         scale = scale_of(_finite(self._series.values))
         found = np.sort(rates((forecast.mean / scale).mean() + self._mean_offsets, scale))
         offsets = dict(zip(forecast.quantiles, found.tolist(), strict=True))
-        return replace(forecast, mean_quantiles=offsets, weights=self.weights())
+        return replace(forecast, mean_quantiles=offsets, weights=self.weights(), dependence=self._dependence)
 
     def forecast_mean(self, values: Floats, horizon: int) -> Floats:
         """Return the mean alone."""
@@ -165,7 +167,8 @@ class Auto(Forecaster):
         ends = block_ends(steps)
         pretrained = None if is_flat(recent) else self._read_on()
         experts, spreads = self._asked(pretrained, recent.size, steps, levels)
-        mean, offsets, weights = look_ahead(recent, measured, experts, ends, levels, spreads)
+        mean, offsets, weights, dependence = look_ahead(recent, measured, experts, ends, levels, spreads)
+        self._dependence = dependence[gap:, gap:]
         self._note_weights(weights, ends, PRETRAINED[: experts.untrained])
         offsets = np.where(np.isnan(offsets), stand_in_offsets(recent, levels, steps), offsets)
         self._mean_offsets = offsets[:, -1]

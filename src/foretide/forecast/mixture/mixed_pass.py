@@ -9,6 +9,7 @@ import numpy as np
 from foretide._numba import njit
 from foretide.forecast.mixture.cheap_experts import follow
 from foretide.forecast.mixture.conformal import calibrate, calibrate_spreads
+from foretide.forecast.mixture.dependence import error_dependence
 from foretide.forecast.mixture.mixing import blend, mix
 from foretide.records import Floats, Ints
 
@@ -51,8 +52,8 @@ def block_ends(horizon: int) -> Ints:
 @njit
 def look_ahead(
     values: Floats, measured: Floats, experts: Experts, ends: Ints, levels: Floats, spreads: Floats
-) -> tuple[Floats, Floats, Floats]:
-    """Return the mean of each step, quantiles of each step and of their mean, and the weights of the experts.
+) -> tuple[Floats, Floats, Floats, Floats]:
+    """Return the mean of each step, quantiles of each step and of their mean, weights, and how errors go together.
 
     Parameters
     ----------
@@ -75,6 +76,8 @@ def look_ahead(
     quantiles : array over levels, and steps followed by their mean
         What to add to the mean; NaN where there are too few errors.
     weights : array over experts and blocks
+    dependence : array over steps and steps
+        Correlations of their errors; empty where too little is known.
     """
     table, sums, others, untrained, prior = experts
     size, horizon, first = values.size, sums.shape[1], len(table) + untrained
@@ -93,7 +96,8 @@ def look_ahead(
         _add_paths(states, sums, others, used, begin, end, paths)
         weights[:, block] = used[-1]
         begin = end
-    return paths[-1], _calibrated(measured, paths, levels, spreads), weights
+    offsets = _calibrated(measured, paths, levels, spreads)
+    return paths[-1], offsets, weights, error_dependence(measured, paths)
 
 
 @njit
@@ -106,7 +110,7 @@ def look_ahead_many(
     means = np.empty((len(rows), sums.shape[1]))
     quantiles = np.empty((len(rows), levels.size, sums.shape[1] + 1))
     for row in range(len(rows)):
-        means[row], quantiles[row], _ = look_ahead(rows[row], measured[row], experts, ends, levels, nowhere)
+        means[row], quantiles[row], _, _ = look_ahead(rows[row], measured[row], experts, ends, levels, nowhere)
     return means, quantiles
 
 
