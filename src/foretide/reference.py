@@ -14,6 +14,7 @@ from pydantic_core import PydanticUndefined
 
 from foretide.control.settings import ControlSettings, LoopSettings, RetrainingSettings
 from foretide.control.signals.stored import SignalSettings
+from foretide.forecast.calendar.settings import Calendar, KnownEvent
 from foretide.forecast.registry import FORECASTERS
 from foretide.health.bypass import BypassSettings
 from foretide.health.models import IdrnnSettings
@@ -40,6 +41,8 @@ SETTINGS: tuple[type[BaseModel], ...] = (
     GuardSettings,
     CalendarWindow,
     RetrainingSettings,
+    Calendar,
+    KnownEvent,
     SignalSettings,
     Costs,
     StoreSettings,

@@ -46,6 +46,7 @@ class ForecastStage:
         self._models: dict[str, Forecaster] = {}
         self._seen: dict[str, int] = {}
         self._resumed: set[str] = set()
+        self._past: dict[str, Series] = {}
         self._far_steps = 0
         #: By source, the last forecast as far as `beyond_s`; empty where nobody wanted one.
         self.outlook: dict[str, Forecast] = {}
@@ -93,6 +94,12 @@ class ForecastStage:
         self._models[source] = model
         self._resumed.add(source)
 
+    def recall(self, source: str, past: Series) -> None:
+        """Let the models of a source learn from minutes of earlier runs, the one at work and those to come."""
+        self._past[source] = past
+        if (model := self._models.get(source)) is not None:
+            model.recall(past)
+
     @property
     def missed(self) -> Mapping[str, int]:
         """How many forecasts of each source were late."""
@@ -131,6 +138,8 @@ class ForecastStage:
             model = self._models[source] = self._prototype.clone()
             # A network is trained beside the loop, never in it: until then it only follows.
             (model.update if self._trained is not None and model.offline else model.fit)(series)
+            if source in self._past:
+                model.recall(self._past[source])
         else:
             values: Floats = series.values[series.values.size - new :]
             model.update(replace(series, values=values))

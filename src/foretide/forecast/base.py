@@ -179,6 +179,10 @@ class Forecaster(BaseModel):
             cost_ms=1e3 * (time.perf_counter() - started),
         )
 
+    def recall(self, past: Series) -> Self:
+        """Learn from a history in longer steps, minutes or hours, that reaches further back; most models do not."""
+        return self
+
     def clone(self) -> Self:
         """Return a forecaster with the same settings that has learnt nothing."""
         return type(self)(**self.model_dump())

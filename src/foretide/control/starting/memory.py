@@ -5,15 +5,18 @@ from __future__ import annotations
 import base64
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol
 
+import numpy as np
+
 from foretide.control.loop import ControlLoop
+from foretide.control.starting.minutes import minutes_of
 from foretide.errors import ForecastError, ForetideError
 from foretide.events import Event, EventSink, Severity
 from foretide.forecast.registry import forecaster_of
-from foretide.store import RunStore, StoredKnowledge, fingerprint
+from foretide.store import RunInfo, RunStore, StoredKnowledge, fingerprint
 from foretide.topology import Topology
 
 __all__ = ["Keeper", "Learner", "Memory"]
@@ -23,6 +26,8 @@ _LOG = logging.getLogger(__name__)
 _EVERY = 20
 # The states of so many forecasters are quickly kept; of more, a cycle would have to wait.
 _FEW = 32
+# How far back minutes are read, and how many days there must be.
+_WEEKS_S, _FEWEST_DAYS = 15 * 86_400.0, 1.95
 # The versions of what is kept besides the planner's knowledge, which has its own.
 _VERSION = 1
 
@@ -57,7 +62,8 @@ class Memory:
 
     The planner's knowledge, the state of each source's forecaster, and the execution times and shares of operators are
     resumed however old they are: they are about the topology. The rates of sources are about the moment. They are
-    resumed from a run that ended within the length of a history, and never for a replayed trace, which begins anew.
+    resumed from a run that ended within the length of a history; minutes of the last weeks tell forecasters the level
+    of the day and the week. Neither is done for a replayed trace, which begins anew.
 
     What cannot be resumed, since it is of another topology or version, or damaged, is left out, and an event says so.
 
@@ -168,6 +174,21 @@ class Memory:
         loop.monitor.prime(measurements)
         if last is not None and measurements:
             self._tell("knowledge.resumed", "rates", f"the last {len(measurements)} measured in run {last.id}", "info")
+        self._recall(loop, [run for run in runs if run.seen_at_s > self._now_s() - _WEEKS_S])
+
+    def _recall(self, loop: ControlLoop, runs: Sequence[RunInfo]) -> None:
+        """Hand forecasters the minutes of earlier runs, where there are two days of them, and say so where not."""
+        assert self._past is not None
+        since_s = self._now_s() - _WEEKS_S
+        measured = [self._past.run(run.id).measurements(since_s) for run in runs]
+        for source, past in minutes_of(self._topology.layout.sources, measured).items():
+            days = float(np.isfinite(past.values).sum()) * past.step_s / 86_400
+            if days < _FEWEST_DAYS:
+                reason = f"the level of the day needs two days of history, {days:.1f} are recorded"
+                self._tell("knowledge.ignored", f"days of {source}", reason, "info")
+                continue
+            loop.forecasts.recall(source, past)
+            self._tell("knowledge.resumed", f"days of {source}", f"minutes of {days:.1f} days", "info")
 
     def _tell(self, event: str, kind: str, words: str, severity: Severity) -> None:
         said = "is resumed" if event == "knowledge.resumed" else "is not resumed"

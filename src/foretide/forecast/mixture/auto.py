@@ -15,6 +15,8 @@ from pydantic import Field, PrivateAttr, field_validator
 from foretide.errors import ConfigError, ForecastError
 from foretide.forecast.background import Job
 from foretide.forecast.base import LEVELS, Array, Forecaster, Series
+from foretide.forecast.calendar.profile import DayProfile
+from foretide.forecast.calendar.settings import Calendar
 from foretide.forecast.gaussian import is_flat
 from foretide.forecast.mixture.cheap_experts import CHEAP_EXPERTS, CHEAP_TABLE, cheap_names, damped_sums
 from foretide.forecast.mixture.lead_errors import stand_in_offsets
@@ -36,6 +38,8 @@ _LOG = logging.getLogger(__name__)
 _NONE: Floats = np.empty(0)
 # The weight of the pretrained network before any outcome. It was chosen on windows of public traces, see `docs`.
 _PRETRAINED_PRIOR = 0.8
+# A window that holds so many days shows their cycle by itself.
+_DAYS_SEEN, _DAY_S = 3, 86_400.0
 # Below this many values a regression on seasons has nothing to learn.
 _LONG = 400
 # A gap at the end up to this long is forecast over; beyond a longer one there is no basis for a forecast.
@@ -93,7 +97,9 @@ class Auto(Forecaster):
     zero: Literal["off", "full", "small"] = Field(
         default="off", description="Which pretrained network takes part; `off`: none."
     )
+    calendar: Calendar = Field(default_factory=Calendar, description="Whose days these are, and what is known ahead.")
     _panel: ExpertPanel | None = PrivateAttr(default=None)
+    _profile: DayProfile | None = PrivateAttr(default=None)
     _pretrained: Pretrained | None = PrivateAttr(default=None)
     _unread: Floats = PrivateAttr(default_factory=lambda: _NONE)
     _job: Job[Study] = PrivateAttr(default_factory=Job)
@@ -155,6 +161,28 @@ class Auto(Forecaster):
         offsets = dict(zip(forecast.quantiles, found.tolist(), strict=True))
         return replace(forecast, mean_quantiles=offsets, weights=self.weights(), dependence=self._dependence)
 
+    def recall(self, past: Series) -> Self:
+        """Learn the level of the day and the week from a history of minutes or hours.
+
+        With at least two days of it, and if its own window is too short to see three of them, forecasts follow the
+        growth that the same hour had on other days, as far as days are alike.
+        """
+        self._profile = DayProfile.learn(past, self.calendar)
+        return self
+
+    def _growth(self, gap: int, mean: Floats) -> Floats:
+        """Return by how much the calendar multiplies each step, beginning after the last known value."""
+        series, growth = self._series, np.ones(mean.size)
+        known_at_s = series.ended_at_s - gap * series.step_s
+        if self._profile is not None and self.window * series.step_s < _DAYS_SEEN * _DAY_S:
+            rates_ahead = mean * scale_of(_finite(series.values))
+            growth = self._profile.growth(known_at_s, series.step_s, rates_ahead, self.calendar)
+        if self.calendar.events:
+            places: Floats = np.arange(mean.size + 1, dtype=np.float64) - 0.5
+            times = self.calendar.times(known_at_s + series.step_s * places)
+            growth = growth * times[1:] / times[0]
+        return growth
+
     def forecast_mean(self, values: Floats, horizon: int) -> Floats:
         """Return the mean alone."""
         return self.mean_and_quantiles(values, horizon, np.empty(0))[0]
@@ -171,8 +199,10 @@ class Auto(Forecaster):
         self._dependence = dependence[gap:, gap:]
         self._note_weights(weights, ends, PRETRAINED[: experts.untrained])
         offsets = np.where(np.isnan(offsets), stand_in_offsets(recent, levels, steps), offsets)
-        self._mean_offsets = offsets[:, -1]
-        return mean[gap:], mean[gap:] + offsets[:, gap:-1]
+        growth = self._growth(gap, mean)
+        self._mean_offsets = offsets[:, -1] * growth[gap:].mean()
+        mean, offsets = mean * growth, offsets[:, :-1] * growth
+        return mean[gap:], mean[gap:] + offsets[:, gap:]
 
     def predict_many(self, rows: npt.ArrayLike, horizon: int, levels: Sequence[float] = LEVELS) -> ManyForecasts:
         """Return the forecasts of many series at once, by the cheap experts alone; nothing learnt is used or changed.
@@ -195,6 +225,7 @@ class Auto(Forecaster):
     def _train(self, history: Series) -> None:
         self._panel, self._weights, self._studied_at, self._trained_at = None, {}, self._seen, 0
         self._job.drop()
+        self._profile = None
         self._pretrained, self._unread = None, self._series.values[-KEPT:]
         known = carried(self._series.values)
         if known.size >= _LONG:
@@ -296,12 +327,16 @@ class Auto(Forecaster):
         found: dict[str, Array] = {}
         if self._panel is not None:
             found = {"at": np.array([self._studied_at, self._trained_at]), **self._panel.arrays()}
+        if self._profile is not None:
+            found |= {f"profile.{name}": array for name, array in self._profile.arrays().items()}
         return found
 
     def _restore(self, arrays: Arrays) -> None:
         if "at" in arrays:
             self._studied_at, self._trained_at = arrays["at"].tolist()
             self._panel = ExpertPanel.of(arrays)
+        profile = {name.removeprefix("profile."): array for name, array in arrays.items() if "profile." in name}
+        self._profile = DayProfile.of(profile) if profile else None
         self._unread = self._series.values[-KEPT:]
 
 

@@ -18,7 +18,7 @@ from foretide.control import ControlLoop, FluidSystem, LoopSettings, Parts
 from foretide.control.starting.memory import Memory
 from foretide.errors import PlanError
 from foretide.events import Event, EventLog
-from foretide.forecast import Basic, Forecaster, Ses
+from foretide.forecast import Auto, Basic, Forecaster, Ses
 from foretide.plan import Guarded, Planner, Situation
 from foretide.records import Plan
 from foretide.store import RunSpec, RunStore
@@ -275,6 +275,37 @@ class TestHistory:
     def test_those_of_one_that_ended_long_ago_would_mislead(self, store: RunStore) -> None:
         self.recorded(store, LINE)
         assert self.rates(Run(store, past=store, at_s=NOW_S + 3600.0)) == []
+
+    def test_days_of_earlier_runs_tell_forecasters_the_level_of_the_hour(self, store: RunStore) -> None:
+        def measured(days: float) -> None:
+            run = Run(store)
+            run.loop.parts.metrics.collect()
+            run.clock.sleep_s(1.0)
+            [one] = run.loop.parts.metrics.collect()
+            for number in range(round(days * 144)):
+                rate = 100.0 + 80.0 * np.sin(2 * np.pi * number / 144)
+                came, end_s = np.array([600.0 * rate]), NOW_S + 600.0 * (number + 1)
+                run.recorder.measured([replace(one, ended_at_s=end_s, duration_s=600.0, arrived=came)])
+            run.recorder.finish()
+
+        def begun(days: float) -> Run:
+            run = Run(store, past=store, at_s=NOW_S + days * 86_400.0, forecaster=Auto(background=False))
+            run.loop.run(cycles=1)
+            return run
+
+        measured(1.0)
+        short = begun(1.1)
+        [told] = [event for event in short.told("knowledge.ignored") if "days" in event.message]
+        assert "needs two days of history, 1.0 are recorded" in told.message and told.severity == "info"
+        assert short.loop.forecasts._models["in"].predict(3600).mean[-1] == pytest.approx(100.0)
+        measured(3.0)
+        long = begun(3.1)
+        assert "minutes of 3.0 days" in long.told("knowledge.resumed")[-1].message
+        # An hour later the sine has gone from .1 of a day on to .1 + 1/24 of it.
+        then, later = (100.0 + 80.0 * np.sin(2 * np.pi * part) for part in (0.1, 0.1 + 1 / 24))
+        found = long.loop.forecasts._models["in"].predict(3600).mean[-1]
+        # The rate of now, 100, is below the usual one; no departure of the past lasted, so it comes back to it.
+        assert 100.0 * later / then * 0.95 < found < 1.05 * later
 
     def test_a_replayed_trace_begins_anew(self, store: RunStore) -> None:
         [source] = LINE.sources
