@@ -104,13 +104,14 @@ def test_values_are_read_once_and_before_too_many_wait(monkeypatch: pytest.Monke
 def test_bad_weights_leave_the_others_at_work(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def altered(size: str) -> None:
+    def altered(size: str, tuned: str | None) -> None:
         raise ForecastError("weights zero-small.npz: expected the file of hash fe2098…, got 000000…; install again")
 
     monkeypatch.setattr(pretrained, "load_weights", altered)
-    forecast = small().fit(saw(80)).predict(6)
-    assert np.array_equal(forecast.mean, Auto().fit(saw(80)).predict(6).mean)
-    assert "do without the pretrained network" in caplog.text and "hash" in caplog.text
+    model = small().fit(saw(80))
+    assert np.array_equal(model.predict(6).mean, Auto().fit(saw(80)).predict(6).mean)
+    model.update([100.0]).predict(6)
+    assert caplog.text.count("do without the pretrained network") == 1 and "hash" in caplog.text
 
 
 def test_a_prior_is_where_weights_begin_and_what_comes_back() -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from foretide.commands.forecasting.forecast_train import train
+from foretide.commands.forecasting.forecast_tune import tune
 from foretide.commands.group import console_for, write_file
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ __all__ = ["app"]
 
 app = typer.Typer(no_args_is_help=True, help="Forecast input rates: list, test and train models.")
 app.command()(train)
+app.command()(tune)
 _WIDE = 160
 
 

@@ -97,10 +97,14 @@ class Auto(Forecaster):
     zero: Literal["off", "full", "small"] = Field(
         default="off", description="Which pretrained network takes part; `off`: none."
     )
+    tuned: str | None = Field(
+        default=None, description="Weights that `foretide forecast tune` wrote, for `zero` in place of the package's."
+    )
     calendar: Calendar = Field(default_factory=Calendar, description="Whose days these are, and what is known ahead.")
     _panel: ExpertPanel | None = PrivateAttr(default=None)
     _profile: DayProfile | None = PrivateAttr(default=None)
     _pretrained: Pretrained | None = PrivateAttr(default=None)
+    _refused: bool = PrivateAttr(default=False)
     _unread: Floats = PrivateAttr(default_factory=lambda: _NONE)
     _job: Job[Study] = PrivateAttr(default_factory=Job)
     _studied_at: int = PrivateAttr(default=0)
@@ -226,7 +230,7 @@ class Auto(Forecaster):
         self._panel, self._weights, self._studied_at, self._trained_at = None, {}, self._seen, 0
         self._job.drop()
         self._profile = None
-        self._pretrained, self._unread = None, self._series.values[-KEPT:]
+        self._pretrained, self._refused, self._unread = None, False, self._series.values[-KEPT:]
         known = carried(self._series.values)
         if known.size >= _LONG:
             self._experts().learn_season(known, self._seen)
@@ -281,15 +285,15 @@ class Auto(Forecaster):
 
     def _read_on(self) -> Pretrained | None:
         """Return the pretrained network after it has read all values; None if it is off or its weights are bad."""
-        if self.zero == "off":
+        if self.zero == "off" or self._refused:
             self._unread = _NONE
             return None
         try:
             if self._pretrained is None:
-                self._pretrained = Pretrained(self.zero, _LONGEST_GAP)
+                self._pretrained = Pretrained(self.zero, _LONGEST_GAP, self.tuned)
         except ForecastError as error:
             _LOG.warning("forecasts of %r do without the pretrained network: %s", self._series.name, error)
-            self._unread = _NONE
+            self._unread, self._refused = _NONE, True
             return None
         self._pretrained.read(self._unread)
         self._unread = _NONE

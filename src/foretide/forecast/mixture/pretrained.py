@@ -33,11 +33,14 @@ class Pretrained:
         Which network.
     room : int
         Values that may be missing in a row; after more than that, it begins anew.
+    tuned : str, optional
+        A file of weights in place of those of the package.
     """
 
-    def __init__(self, size: str, room: int) -> None:
-        self._size, self._room = size, room
-        self._reader = Reader(load_weights(size))
+    def __init__(self, size: str, room: int, tuned: str | None = None) -> None:
+        self._size, self._room, self._tuned = size, room, tuned
+        self._weights = load_weights(size, tuned)
+        self._reader = Reader(self._weights)
         self._told: Floats = np.empty((0, len(LEADS), OUTPUTS))
         self._missing = 0
 
@@ -50,7 +53,7 @@ class Pretrained:
             if np.isfinite(values[row]):
                 if self._missing > self._room:
                     # What was said before is in other units, and about another time.
-                    self._reader = Reader(load_weights(self._size))
+                    self._reader = Reader(self._weights)
                     self._told, rows[: max(place, 0)] = self._told[:0], np.nan
                 self._missing = 0
             else:
@@ -110,16 +113,16 @@ class Pretrained:
         return {"told": self._told, "missing": np.array(self._missing), **read}
 
     @classmethod
-    def restored(cls, size: str, room: int, arrays: Arrays) -> Pretrained:
+    def restored(cls, size: str, room: int, tuned: str | None, arrays: Arrays) -> Pretrained:
         """Return the one that `arrays` were taken from."""
-        found = cls(size, room)
+        found = cls(size, room, tuned)
         found._told, found._missing = np.array(arrays["told"]), int(arrays["missing"])
         found._reader.restore({name.removeprefix("reader."): array for name, array in arrays.items()})
         return found
 
     def __reduce__(self) -> Any:
         # The weights are those of the package, and large.
-        return Pretrained.restored, (self._size, self._room, self.state())
+        return Pretrained.restored, (self._size, self._room, self._tuned, self.state())
 
 
 @lru_cache(maxsize=64)

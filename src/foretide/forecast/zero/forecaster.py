@@ -42,6 +42,9 @@ class Zero(Forecaster):
 
     window: int = Field(default=CONTEXT, ge=1, description="Observations that a fit reads.")
     size: Literal["full", "small"] = Field(default="full", description="Which of the two networks.")
+    tuned: str | None = Field(
+        default=None, description="Weights that `foretide forecast tune` wrote, in place of those of the package."
+    )
     _reader: Reader | None = PrivateAttr(default=None)
 
     def forecast_mean(self, values: Floats, horizon: int) -> Floats:
@@ -72,7 +75,7 @@ class Zero(Forecaster):
 
     def _observe(self, new: Series) -> None:
         if self._reader is None:
-            self._reader = Reader(load_weights(self.size))
+            self._reader = Reader(load_weights(self.size, self.tuned))
         self._reader.read(new.values)
 
     def _learnt(self) -> dict[str, Any]:
@@ -81,7 +84,7 @@ class Zero(Forecaster):
     def _restore(self, arrays: Arrays) -> None:
         self._reader = None
         if arrays:
-            self._reader = Reader(load_weights(self.size))
+            self._reader = Reader(load_weights(self.size, self.tuned))
             self._reader.restore(arrays)
 
     def _at(self, leads: Any, outputs: slice) -> Floats:

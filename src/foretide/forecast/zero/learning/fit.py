@@ -23,7 +23,7 @@ from foretide.forecast.zero.learning.made_series import make_gaps, make_series
 from foretide.forecast.zero.learning.network import Parameters, count_parameters, make_parameters, mean_tables
 from foretide.forecast.zero.shape import CONTEXT, Shape
 
-__all__ = ["Learner", "flat", "nested"]
+__all__ = ["Learner", "flat", "learn_from", "nested"]
 
 # Steps that are run in one call of the accelerator.
 _CALL = 25
@@ -106,28 +106,35 @@ def _advance(state: Any, key: jax.Array, numbers: jax.Array, rates: jax.Array, t
     gaps = make_gaps(jax.random.fold_in(key, 1), calls * batch).reshape(calls, batch, -1)
 
     def step(state: Any, given: Any) -> Any:
-        parameters, first, second, averaged = state
         drawn, missing, number, rate = given
-        value, slope = jax.value_and_grad(loss)(parameters, drawn, missing, tables, dtype)
-        norm = jnp.sqrt(sum(jnp.sum(leaf * leaf) for leaf in jax.tree.leaves(slope)))
-        sound = jnp.isfinite(norm)
-        cut = jnp.where(sound, jnp.minimum(1.0, _CLIP / (norm + 1e-9)), 0.0)
-        slope = jax.tree.map(lambda leaf: jnp.where(sound, leaf, 0.0) * cut, slope)
-        first = jax.tree.map(lambda old, new: _MOMENTUM * old + (1 - _MOMENTUM) * new, first, slope)
-        second = jax.tree.map(lambda old, new: _MOMENTUM2 * old + (1 - _MOMENTUM2) * new * new, second, slope)
-        count = number + 1
-
-        def moved(leaf: jax.Array, mean: jax.Array, square: jax.Array) -> jax.Array:
-            towards = mean / (1 - _MOMENTUM**count) / (jnp.sqrt(square / (1 - _MOMENTUM2**count)) + 1e-8)
-            found: jax.Array = leaf - rate * (towards + (_DECAY * leaf if leaf.ndim > 1 else 0.0))
-            return found
-
-        parameters = jax.tree.map(moved, parameters, first, second)
-        kept = jnp.minimum(_AVERAGED, count / (count + 10.0))
-        averaged = jax.tree.map(lambda old, new: kept * old + (1 - kept) * new, averaged, parameters)
-        return (parameters, first, second, averaged), value
+        return learn_from(state, drawn, missing, number, rate, tables, dtype)
 
     return jax.lax.scan(step, state, (series, gaps, numbers, rates))
+
+
+def learn_from(
+    state: Any, series: jax.Array, gaps: jax.Array, number: jax.Array, rate: jax.Array, tables: Any, dtype: Any
+) -> Any:
+    """Return parameters, memory and mean of parameters after step `number`, from 0, and the loss (AdamW)."""
+    parameters, first, second, averaged = state
+    value, slope = jax.value_and_grad(loss)(parameters, series, gaps, tables, dtype)
+    norm = jnp.sqrt(sum(jnp.sum(leaf * leaf) for leaf in jax.tree.leaves(slope)))
+    sound = jnp.isfinite(norm)
+    cut = jnp.where(sound, jnp.minimum(1.0, _CLIP / (norm + 1e-9)), 0.0)
+    slope = jax.tree.map(lambda leaf: jnp.where(sound, leaf, 0.0) * cut, slope)
+    first = jax.tree.map(lambda old, new: _MOMENTUM * old + (1 - _MOMENTUM) * new, first, slope)
+    second = jax.tree.map(lambda old, new: _MOMENTUM2 * old + (1 - _MOMENTUM2) * new * new, second, slope)
+    count = number + 1
+
+    def moved(leaf: jax.Array, mean: jax.Array, square: jax.Array) -> jax.Array:
+        towards = mean / (1 - _MOMENTUM**count) / (jnp.sqrt(square / (1 - _MOMENTUM2**count)) + 1e-8)
+        found: jax.Array = leaf - rate * (towards + (_DECAY * leaf if leaf.ndim > 1 else 0.0))
+        return found
+
+    parameters = jax.tree.map(moved, parameters, first, second)
+    kept = jnp.minimum(_AVERAGED, count / (count + 10.0))
+    averaged = jax.tree.map(lambda old, new: kept * old + (1 - kept) * new, averaged, parameters)
+    return (parameters, first, second, averaged), value
 
 
 def flat(parameters: Parameters) -> dict[str, np.ndarray[Any, Any]]:
