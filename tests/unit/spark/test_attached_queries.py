@@ -23,7 +23,7 @@ from foretide.spark.attached.measuring import QueryMeter
 from foretide.spark.attached.queries import Details, Queries
 from foretide.spark.attached.query import AttachedQuery
 from foretide.spark.attached.reports import BatchReport
-from foretide.spark.attached.row_cost import RowCost
+from foretide.spark.steering.row_cost import RowCost
 
 RECORDED = json.loads((Path(__file__).parent / "progress_reports.json").read_text())
 

@@ -13,7 +13,7 @@ from foretide.latency import LatencyHistogram
 from foretide.records import BatchRun
 from foretide.spark.attached.arrivals import ArrivalCurve, EvenFlow
 from foretide.spark.attached.reports import BatchReport
-from foretide.spark.attached.row_cost import RowCost
+from foretide.spark.steering.row_cost import RowCost
 
 __all__ = ["AttachedQuery", "BatchDone", "operator_name"]
 
