@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 import pytest
 from checkpoints import forget_last_batch
@@ -73,11 +75,13 @@ def test_rows_of_a_source_and_of_a_queued_edge_meet_exactly_once(
     with start(topology, spark, root, SMALL) as running:
         running.wait()
         batches = [batch for batch in running.batches() if batch.stage == "in"]
-        inputs = running.inputs()
+        inputs, merged = running.inputs(), running.by_operator()["merge"]
     # As many rows as are admitted, of both inputs together.
     assert len(batches) >= 5 and max(sum(batch.rows.values()) for batch in batches) <= 402
     assert {name: (state.done, state.backlog) for name, state in inputs.items()} == dict.fromkeys(inputs, (1000, 0))
     assert inputs["in"].exhausted
+    assert (merged.rows_in, merged.rows_out, merged.failed) == (2000, 2000, 0)
+    assert merged.busy_s > 0
     texts = words(trace)
     expected = Counter([*(("read", id, text) for id, text in texts.items()), *(("queued", id, None) for id in texts)])
     assert Counter(stored(tmp_path / "out.db")) == expected
@@ -200,6 +204,36 @@ def test_sparks_progress_tells_listeners_what_stages_do(
     assert listener.rows("told/merge") == 1000
 
 
+SLEEP_S = 0.1
+
+
+def slowly(parts: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+    for part in parts:
+        time.sleep(SLEEP_S)
+        yield part[part["value"] != "drop"]
+
+
+def test_what_spark_does_for_a_source_of_its_own_is_measured(spark: SparkSession, tmp_path: Path) -> None:
+    folder = tmp_path / "lines"
+    folder.mkdir()
+    for number in range(3):
+        (folder / f"{number}.txt").write_text("keep\nkeep\ndrop\n", encoding="utf-8")
+    job = flow("slow")
+    rows = job.source("lines", "files", path=str(folder), maxFilesPerTrigger=1)
+    rows.operator("select", lambda rows: rows.mapInPandas(slowly, "value string"), mode="dataframe").sink(
+        "out", "memory"
+    )
+    with start(job.build(), spark, tmp_path / "run") as running:
+        wait_for(lambda: running.sink("out").table().num_rows == 6, check=running.check)
+        wait_for(lambda: running.totals().batches == 3, check=running.check)
+        batches = running.batches()
+    for batch in batches:
+        done = batch.by_operator()["select"]
+        assert (batch.rows, done.rows_in, done.rows_out) == ({"lines": 3}, 3, 2)
+        # Mostly in Spark's own stages, before any task of ours.
+        assert done.busy_s >= SLEEP_S
+
+
 def windows(rows: DataFrame) -> DataFrame:
     """Count events by key and second, a late one no longer."""
     timed = rows.withWatermark("event_time", "1 hour")
@@ -230,10 +264,11 @@ def test_tasks_of_a_state_that_spark_keeps_change_with_every_batch(
             wait_for(lambda seen=seen: len(running.batches()) > seen + 1, check=running.check)
         running.wait()
         found = running.sink("out").table().to_pandas()
-        batches = running.batches()
+        batches, counted = running.batches(), running.by_operator()["count"]
     assert {2, 6, 3, 5} <= {batch.slots for batch in batches}
     used = {batch.slots: {replica for operator, replica in batch.operators} for batch in batches}
     assert all(max(replicas, default=0) < slots for slots, replicas in used.items())
+    assert (counted.rows_in, counted.rows_out) == (3200, len(found)) and counted.busy_s > 0
     # The last count of each key and second is the one that a batch computation gives.
     replay = Replay(load_trace(trace), payload("words"), 0)
     expected = Counter(key for part in replay.events(0, replay.total_events, 0) for key in part["key"].to_pylist())

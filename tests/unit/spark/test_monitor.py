@@ -156,25 +156,22 @@ class TestBatches:
         assert measured.passed[index["b", "out", "c"]] == 10.0
         assert measured.queued.tolist() == [0.0, 40.0, 0.0]
 
-    def test_an_operator_on_dataframes_has_taken_what_its_stage_has_read(
+    def test_what_each_batch_of_an_operator_on_dataframes_costs_anyway_is_no_work(
         self, fake_run: Callable[..., Any], time_: Ticker
     ) -> None:
         job = flow("frames")
-        job.source("in", "trace", trace="pasps_dns").operator("a").operator("merge", mode="dataframe")
+        job.source("in", "trace", trace="pasps_dns").operator("merge", mode="dataframe").operator("a")
         run = fake_run(job.build())
-        run.states = {"in": InputState("in", True, 0, 0), "a.out-merge": InputState("a.out-merge", False, 60, 20)}
+        run.states = {"in": InputState("in", True, 0, 0)}
         monitor = SparkMonitor(run, clock=time_.clock, ticks=lambda: time_.ticks)
+        # Half a second for every batch, and a millisecond for every row.
+        for rows in (0, 100, 200, 400):
+            run.finish("in", {"merge": (rows, 0.5 + 0.001 * rows), "a": (rows, 0.01)})
         time_.pass_s(1.0)
-        assert monitor.collect()[0].processed.tolist() == [0.0, 20.0]
-        moved(run, "a.out-merge", done=60)
-        time_.pass_s(1.0)
-        assert monitor.collect()[0].processed.tolist() == [0.0, 40.0]
-        # Of 40 more, 30 were dropped.
-        moved(run, "a.out-merge", arrived=100, done=100)
-        run.finish("merge", {}, dropped={"a.out-merge": 30})
-        time_.pass_s(1.0)
-        [measurement] = monitor.collect()
-        assert (measurement.processed.tolist(), measurement.dropped.tolist()) == ([0.0, 10.0], [0.0, 30.0])
+        [measured] = monitor.collect()
+        assert measured.processed.tolist() == [700.0, 700.0]
+        assert measured.busy_s == pytest.approx([0.7, 0.04])
+        assert [run.work_s for run in measured.batches] == pytest.approx([0.01, 0.11, 0.21, 0.41])
 
     def test_replicas_are_those_of_the_last_batch_until_the_one_under_way_is_done(
         self, run: Any, monitor: SparkMonitor, time_: Ticker

@@ -221,7 +221,7 @@ def test_totals_that_someone_reads_do_not_grow_with_the_next_batch(make_runner: 
         batch = BatchStatistics(runner.stage.id, batch_id, 1, slots=2, rows={"in": 5}, started_at_s=0.0)
         batch.operators[operator, 0] = OperatorStatistics(rows_in=5)
         batch.latency.add([0.1], [5])
-        runner._account(batch, ())
+        runner._learn(batch, ())
 
     finish(0, "a")
     seen = runner.totals

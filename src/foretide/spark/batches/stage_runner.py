@@ -24,6 +24,7 @@ from foretide.spark.batches.failures import FailureWatch
 from foretide.spark.batches.job import StageJob
 from foretide.spark.batches.programs import pack_program
 from foretide.spark.batches.routing import Router
+from foretide.spark.batches.spark_account import SparkAccount, SparkWork, add_spark_work
 from foretide.spark.batches.state_settings import state_settings
 from foretide.spark.batches.states import HotKey, StageStates, StateSize
 from foretide.spark.errors import BatchInterrupted
@@ -86,6 +87,7 @@ class StageRunner:
         self._job = StageJob(spark, stage.id, stage.carriers, program, settings.batch_attempts, self._stopping)
         self.statistics: deque[BatchStatistics] = deque(maxlen=settings.kept_batches)
         self.totals = StageTotals()
+        self._account = SparkAccount(spark)
         self._watch = FailureWatch(settings)
         self.query: StreamingQuery | None = None
         self.busy = False
@@ -243,9 +245,15 @@ class StageRunner:
         self._states.learn(commits, done.results, tasks)
         dropped = self._drops.look(self._feed.dropped(), too_old, done.results)
         self._feed.finished()
-        batch = BatchStatistics(self.stage.id, batch_id, config.version, slots, rows or {}, started_at_s)
+        work = self._account.of_batch(done.results) if first.entry is not None else SparkWork()
+        if rows is None:  # only Spark has read them
+            rows = {self.stage.sources[0].id: work.records}
+        batch = BatchStatistics(self.stage.id, batch_id, config.version, slots, rows, started_at_s)
         batch.replicas, batch.dropped = replicas, dropped
-        self._account(batch, done.results)
+        batch.take(done.results, time.time())
+        if (head := self._head) is not None and head.on_frames:
+            add_spark_work(batch, head.id, sum(rows.values()) - sum(too_old.values()) - len(letters), work)
+        self._learn(batch, done.results)
 
     @property
     def _head(self) -> Operator | None:
@@ -296,14 +304,13 @@ class StageRunner:
             letter_bytes=max(self.settings.letter_bytes // tasks, _LEAST_LETTER_BYTES),
         )
 
-    def _account(self, batch: BatchStatistics, results: Sequence[Mapping[str, Any]]) -> None:
-        batch.take(results, time.time())
+    def _learn(self, batch: BatchStatistics, results: Sequence[Mapping[str, Any]]) -> None:
         self._router.learn(results)
         self.statistics.append(batch)
         self.totals += StageTotals.of(batch)
         side_by_side = min(batch.slots, self._cores)
-        # What an operator on DataFrames costs, only the whole of the batch can tell.
-        on_frames = any(operator.on_frames for operator in self.stage.operators)
+        # Without statistics, only the whole of the batch can tell what an operator on DataFrames costs.
+        on_frames = not self.settings.statistics and any(operator.on_frames for operator in self.stage.operators)
         busy_s = sum(part.busy_s for part in batch.operators.values())
         work_s = batch.duration_s if on_frames else busy_s / side_by_side
         rows = sum(batch.rows.values())

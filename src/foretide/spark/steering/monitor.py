@@ -25,6 +25,7 @@ from foretide.spark.batches.states import StateSize
 from foretide.spark.inputs.positions import InputState
 from foretide.spark.steering.columns import TopologyColumns
 from foretide.spark.steering.cpu_meter import CpuMeter
+from foretide.spark.steering.frame_work import FrameWork
 from foretide.spark.steering.held_slots import HeldSlots
 from foretide.spark.tasks.statistics import BatchStatistics
 from foretide.topology import Topology
@@ -153,17 +154,9 @@ class SparkMonitor:
         self._recent = _Recent(period_s)
         self._written: dict[str, int] = {}
         self._seen: dict[str, int] = {}
-        self._read: dict[int, int] = {}
-        self._dropped: Floats = np.zeros(len(self._columns.layout.operators))
-        self._frames = {
-            self._columns.layout.operator_index[operator.id]: _input_names(stage)
-            for stage in running.graph.stages
-            for operator in stage.operators
-            if operator.on_frames
-        }
+        self._frames = {one.id: FrameWork() for one in running.topology.operators if one.on_frames}
         self._stages = {name: place for place, name in enumerate(running.graph.shared_slots.names)}
         self._held = HeldSlots([stage for stage in running.graph.stages if stage.operators])
-        self._on_frames = {stage.id for stage in running.graph.stages if any(one.on_frames for one in stage.operators)}
         self._replicas: dict[str, int] = {}
         self._measured: list[Measurement] = []
         self._last: Sample | None = None
@@ -228,7 +221,6 @@ class SparkMonitor:
                 "that it still runs and that its directory can be read"
             ) from error
         tally = self._tally(batches)
-        self._add_frames(tally, inputs)
         arrived = self._arrivals(inputs, progressed)
         replicas = self._observed(inputs, planned)
         latency = tally.latency
@@ -286,42 +278,37 @@ class SparkMonitor:
             self._seen[batch.stage] = batch.batch_id
             self._replicas.update(batch.replicas)
             self._cpu.take(batch)
+            work_s = 0.0
             for operator, part in batch.by_operator().items():
                 column = columns.layout.operator_index[operator]
                 tally.processed[column] += part.processed
                 tally.failed[column] += part.failed
-                tally.busy_s[column] += part.working_s
+                frames = self._frames.get(operator)
+                busy_s = part.busy_s if frames is None else frames.take(part.rows_in, part.busy_s)
+                tally.busy_s[column] += busy_s - part.failing_s
+                work_s += busy_s
             tally.dropped += columns.queued(batch.dropped)
             for number, rows in batch.edges.items():
                 if (place := columns.edge_by_number.get(number)) is not None:
                     tally.passed[place] += rows
             tally.latency.merge(batch.latency)
             if (place := self._stages.get(batch.stage)) is not None:
-                tally.batches += in_turns(self._run_of(batch, place), batch.turns, batch.turn_s)
+                tally.batches += in_turns(self._run_of(batch, place, work_s), batch.turns, batch.turn_s)
         return tally
 
-    def _run_of(self, batch: BatchStatistics, place: int) -> BatchRun:
-        """Return the record of a batch; what an operator on DataFrames did takes all of the batch's time."""
+    def _run_of(self, batch: BatchStatistics, place: int, work_s: float) -> BatchRun:
+        """Return the record of a batch."""
         known = batch.latency.count > 0
-        worked_s = sum(part.busy_s for part in batch.operators.values())
         return BatchRun(
             stage=place,
             began_at_s=batch.started_at_s,
             duration_s=batch.duration_s,
             slots=batch.slots,
             events=sum(batch.rows.values()),
-            work_s=batch.duration_s * batch.slots if batch.stage in self._on_frames else worked_s,
+            work_s=work_s,
             latency_s=batch.latency.mean_s if known else math.nan,
             late_s=batch.latency.quantile_s(0.95) if known else math.nan,
         )
-
-    def _add_frames(self, tally: _Tally, inputs: Mapping[str, InputState]) -> None:
-        """Add what operators on DataFrames took, which no task of ours sees: what their stage has read, less drops."""
-        self._dropped += tally.dropped
-        for column, names in self._frames.items():
-            done = sum(inputs[name].done for name in names if name in inputs) - int(self._dropped[column])
-            tally.processed[column] += max(0, done - self._read.get(column, 0))
-            self._read[column] = max(done, self._read.get(column, 0))
 
     def _observed(self, inputs: Mapping[str, InputState], planned: Mapping[str, int]) -> Ints:
         """Return the replicas of each operator: those of its last batch, or where none is under way those planned."""

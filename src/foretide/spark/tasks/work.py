@@ -22,7 +22,7 @@ from foretide.spark.tasks.contract import BatchOrder, Program, Slice
 from foretide.spark.tasks.keyed import KeyedRunner
 from foretide.spark.tasks.keys import field_names, first_row_id, row_keys, unroutable
 from foretide.spark.tasks.operators import EVENT_TIME_COLUMN, OperatorRunner
-from foretide.spark.tasks.statistics import EventTimes
+from foretide.spark.tasks.statistics import EventTimes, OperatorStatistics
 from foretide.state.changes import Snapshot, StateOrder
 from foretide.state.task import TaskState
 from foretide.topology import DEFAULT_OUTPUT
@@ -59,6 +59,7 @@ class Work:
         self._waited_s: dict[str, float] = defaultdict(float)
         self._event_times, self._times, self._sent = EventTimes(), TaskTimes(), 0
         self._executed: dict[int, tuple[list[int], list[float]]] = defaultdict(lambda: ([], []))
+        self._on_frames: dict[str, tuple[float, ...]] = {}
         self._unread: list[DeadLetter] = []
         self._snapshots: dict[str, dict[int, Snapshot]] = {}
         # Operators with a key run once in a batch, after the exchange that brings their rows.
@@ -88,9 +89,19 @@ class Work:
                 self._too_old[part.element] += left_out
 
     def take_frame(self, entry: str, batches: Iterable[pa.RecordBatch]) -> None:
-        """Take rows that Spark has read, as the output of the element called `entry`."""
+        """Take rows that Spark has read, as the output of the element called `entry`.
+
+        Where that is an operator, its time is that for which its rows are waited for.
+        """
+        done, began = OperatorStatistics(), time.perf_counter()
         for batch in batches:
+            done.busy_s += time.perf_counter() - began
+            done.rows_out += batch.num_rows
             self._leave(entry, DEFAULT_OUTPUT, batch)
+            began = time.perf_counter()
+        done.busy_s += time.perf_counter() - began
+        if entry in self._machine.program.operators:
+            self._on_frames[entry] = astuple(done)
 
     def take_envelopes(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Unpack the rows that came for this task; results of earlier rounds pass through to the driver."""
@@ -254,7 +265,8 @@ class Work:
                 )
                 for id, runner in self._machine.runners.items()
                 if runner.rows_in or runner.rows_out
-            },
+            }
+            | self._on_frames,
             "edges": self._crossed,
             "too_old": self._too_old,
             "executed": {
