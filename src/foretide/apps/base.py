@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, Literal, TypeAlias, TypeVar
 
 import pyarrow as pa
@@ -14,12 +14,12 @@ from foretide.postgres import is_postgres
 from foretide.topology import Flow, Stream, Topology
 from foretide.traces import Replay, load_trace, payload
 
-__all__ = ["SINK", "App", "AppOptions", "Rows", "rate_field", "store_field", "trace_field"]
+__all__ = ["SINK", "App", "AppOptions", "Output", "Rows", "rate_field", "store_field", "trace_field"]
 
 #: Rows of the sink as plain values, in a fixed order.
 Rows: TypeAlias = list[tuple[Any, ...]]
 
-#: The one sink of every application, and the table or directory that holds its rows.
+#: The sink that every application has, and the table that holds its rows.
 SINK = "results"
 
 _DATABASES = (".db", ".sqlite")
@@ -61,6 +61,11 @@ class AppOptions(Settings):
     until: Literal["now", "all"] = Field(
         default="now", description="Whether events come as they are due, or all at once."
     )
+    started_at: float | None = Field(
+        default=None,
+        ge=0,
+        description="When the trace begins, in seconds since the epoch; if not given, when the run does.",
+    )
     store: str = store_field("none")
 
     @property
@@ -70,28 +75,44 @@ class AppOptions(Settings):
 
     def source(self, job: Flow, id: str) -> Stream:
         """Declare the source: the trace, with events of the application's kind."""
-        options = self.model_dump(include={"trace", "rate_scale", "speed", "seed", "until"})
+        names = {"trace", "rate_scale", "speed", "seed", "until", "started_at"}
+        options = self.model_dump(include=names, exclude_none=True)
         return job.source(id, "trace", payload=self.payload, **options)
 
     def sink(self, stream: Stream) -> Topology:
         """End the topology in the store, and return it."""
-        if self.store in ("none", "memory"):
-            stream.sink(SINK, self.store)
-        elif is_postgres(self.store):
-            stream.sink(SINK, "postgres", url=self.store)
-        else:
-            kind = "sqlite" if self.store.endswith(_DATABASES) else "parquet"
-            stream.sink(SINK, kind, path=self.store)
+        self.keep(stream)
         return stream.flow.build()
+
+    def keep(self, stream: Stream, id: str = SINK) -> None:
+        """End a stream in the store: in a table called `id`, or where files are in a directory of its own."""
+        if self.store in ("none", "memory"):
+            stream.sink(id, self.store)
+        elif is_postgres(self.store):
+            stream.sink(id, "postgres", url=self.store)
+        elif self.store.endswith(_DATABASES):
+            stream.sink(id, "sqlite", path=self.store)
+        else:
+            stream.sink(id, "parquet", path=self.store if id == SINK else f"{self.store}-{id}")
 
     def events(self) -> pa.Table:
         """Return all events that the source gives, generated in one go."""
         trace = load_trace(self.trace).scaled(self.rate_scale)
         replay = Replay(trace, payload(self.payload), self.seed, self.speed)
-        return pa.Table.from_batches(replay.events(0, replay.total_events, started_us=0), replay.schema)
+        started_us = int((self.started_at or 0.0) * 1e6)
+        return pa.Table.from_batches(replay.events(0, replay.total_events, started_us), replay.schema)
 
 
 OptionsT = TypeVar("OptionsT", bound=AppOptions)
+
+
+@dataclass(frozen=True)
+class Output(Generic[OptionsT]):
+    """What a sink holds in the end; see `App` for what each part says."""
+
+    columns: tuple[str, ...]
+    compute: Callable[[pa.Table, OptionsT], Rows]
+    settle: Callable[[Rows], Rows] | None = None
 
 
 @dataclass(frozen=True)
@@ -115,6 +136,8 @@ class App(Generic[OptionsT]):
         if possible.
     settle : callable, optional
         From the rows found in the sink to final ones, if a sink also holds earlier states of a result.
+    further : mapping of str to Output
+        What further sinks hold, by their ids; all of the above is about `SINK`.
 
     Examples
     --------
@@ -132,6 +155,12 @@ class App(Generic[OptionsT]):
     declare: Callable[[OptionsT], Topology]
     compute: Callable[[pa.Table, OptionsT], Rows]
     settle: Callable[[Rows], Rows] | None = None
+    further: Mapping[str, Output[OptionsT]] = field(default_factory=dict)
+
+    @property
+    def outputs(self) -> dict[str, Output[OptionsT]]:
+        """What each sink holds in the end, by its id."""
+        return {SINK: Output(self.columns, self.compute, self.settle), **self.further}
 
     def build(self, options: Mapping[str, Any] | None = None) -> Topology:
         """Return the topology.
@@ -143,7 +172,9 @@ class App(Generic[OptionsT]):
         """
         return self.declare(self.read_options(options))
 
-    def expected(self, options: Mapping[str, Any] | None = None, events: pa.Table | None = None) -> Rows:
+    def expected(
+        self, options: Mapping[str, Any] | None = None, events: pa.Table | None = None, sink: str = SINK
+    ) -> Rows:
         """Return exactly what `results` gives when all events have been processed.
 
         Parameters
@@ -152,14 +183,17 @@ class App(Generic[OptionsT]):
             Those that the topology was built with.
         events : pyarrow.Table, optional
             The events, if they were recorded; by default those generated by their ids.
+        sink : str
+            Which of its sinks.
         """
         read = self.read_options(options)
-        return sorted(self.compute(read.events() if events is None else events, read))
+        return sorted(self.outputs[sink].compute(read.events() if events is None else events, read))
 
-    def results(self, found: pa.Table) -> Rows:
-        """Return the rows of the sink, final and in order, for comparison with `expected`."""
-        rows = list(zip(*(found[name].to_pylist() for name in self.columns), strict=True)) if found.num_rows else []
-        return sorted(self.settle(rows) if self.settle else rows)
+    def results(self, found: pa.Table, sink: str = SINK) -> Rows:
+        """Return the rows of a sink, final and in order, for comparison with `expected`."""
+        output = self.outputs[sink]
+        rows = list(zip(*(found[name].to_pylist() for name in output.columns), strict=True)) if found.num_rows else []
+        return sorted(output.settle(rows) if output.settle else rows)
 
     def read_options(self, options: Mapping[str, Any] | None = None) -> OptionsT:
         """Return the options, checked."""

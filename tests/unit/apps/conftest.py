@@ -13,7 +13,7 @@ from foretide.apps import SINK, App
 from foretide.spark.tasks.operators import OperatorRunner, OperatorSpec
 from foretide.topology import Topology
 
-#: Stand-ins for operators that only Spark can run: from all batches that reached one to those that leave it.
+#: Stand-ins for operators that keep state: from all batches that reached one to those that leave it.
 FrameOperators = Mapping[str, Callable[[list[pa.RecordBatch]], list[pa.RecordBatch]]]
 
 
@@ -32,7 +32,7 @@ class HandRun:
         for operator in topology.operators:
             batches = self._waiting[operator.id]
             self.rows_in[operator.id] = sum(batch.num_rows for batch in batches)
-            if operator.mode == "dataframe":
+            if operator.id in frames:
                 for batch in frames[operator.id](batches):
                     self._leave(operator.id, "out", batch)
                 continue
@@ -47,9 +47,9 @@ class HandRun:
         """Return events out per event in, for one output."""
         return self.crossed[start, output] / self.rows_in[start]
 
-    def stored(self) -> pa.Table:
-        """Return what the sink holds."""
-        return pa.concat_tables(map(pa.Table.from_batches, ([batch] for batch in self._waiting[SINK])))
+    def stored(self, sink: str = SINK) -> pa.Table:
+        """Return what a sink holds."""
+        return pa.concat_tables(map(pa.Table.from_batches, ([batch] for batch in self._waiting[sink])))
 
     def _leave(self, element: str, output: str, batch: pa.RecordBatch) -> None:
         self.crossed[element, output] += batch.num_rows

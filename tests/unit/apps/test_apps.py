@@ -6,10 +6,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 
 from foretide.apps import APPS, SINK, App, find_app
+from foretide.apps.twitter_complex import count_trend
 from foretide.apps.url_count import TICK_MS
 from foretide.clock import ManualClock
 from foretide.errors import ConfigError
@@ -21,7 +23,7 @@ from foretide.traces import RateTrace, payload
 CASES: list[tuple[str, dict[str, Any]]] = [
     ("twitter-detection", {"paced": False}),
     ("twitter-classification", {"lookup_ms": 0}),
-    ("twitter-complex", {"lookup_ms": 0}),
+    ("twitter-complex", {"lookup_ms": 0, "speed": 0.5, "trend_s": 1}),
     ("dns", {"paced": False}),
     ("logs", {"paced": False}),
     ("url-count", {}),
@@ -47,7 +49,22 @@ def merged(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
     return [pa.RecordBatch.from_pylist(found)]
 
 
-FRAMES = {"merge": merged}
+def counted(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    """Count the trend of tweets batch by batch, with the states kept here."""
+    known: dict[Any, float] = {}
+    found = []
+    for batch in batches:
+        rows = batch.to_pandas()
+        keys = pd.MultiIndex.from_frame(rows[["window_s", "kind", "subject"]].drop_duplicates())
+        state = pd.DataFrame({"count": [known.get(key, np.nan) for key in keys], "ends": pd.NaT}, index=keys)
+        counts, state = count_trend(rows, state, trend_s=1)
+        known.update(state["count"].to_dict())
+        found.append(pa.RecordBatch.from_pandas(counts, preserve_index=False))
+    return found
+
+
+# Operators of two applications have these names.
+FRAMES = {"url-count": {"merge": merged}, "twitter-complex": {"trend": counted}}
 
 
 def source_payload(topology: Topology) -> str:
@@ -64,13 +81,14 @@ def test_operators_by_hand_give_exactly_what_is_expected(
 ) -> None:
     app = find_app(name)
     options = {"trace": short_trace, "rate_scale": 1.0, **options}
-    run = run_by_hand(app, options, frames=FRAMES)
-    expected = app.expected(options)
+    run = run_by_hand(app, options, frames=FRAMES.get(name))
     assert run.failed == 0
-    assert app.results(run.stored()) == expected
-    assert len(expected) > 20 and all(len(row) == len(app.columns) for row in expected)
-    # Other events, other results: the comparison is not empty.
-    assert app.expected({**options, "seed": 1}) != expected
+    for sink, output in app.outputs.items():
+        expected = app.expected(options, sink=sink)
+        assert app.results(run.stored(sink), sink) == expected
+        assert len(expected) > 20 and all(len(row) == len(output.columns) for row in expected)
+        # Other events, other results: the comparison is not empty.
+        assert app.expected({**options, "seed": 1}, sink=sink) != expected
 
 
 @pytest.mark.parametrize(("name", "options"), CASES)
@@ -79,11 +97,11 @@ def test_declared_shares_are_near_those_of_the_operators(
     name: str, options: dict[str, Any], run_by_hand: Callable[..., Any], short_trace: str
 ) -> None:
     app = find_app(name)
-    run = run_by_hand(app, {"trace": short_trace, "rate_scale": 10.0, **options}, piece=500, frames=FRAMES)
+    run = run_by_hand(app, {"trace": short_trace, "rate_scale": 10.0, **options}, piece=500, frames=FRAMES.get(name))
     for operator in app.build(options).operators:
         assert set(operator.selectivity) == set(operator.outputs), operator.id
         for output, share in operator.selectivity.items():
-            if operator.mode != "dataframe":  # what Spark's state emits goes by batches, not by events
+            if operator.mode != "dataframe" and not operator.key:  # a state's output goes by batches, not by events
                 assert run.share(operator.id, output) == pytest.approx(share, abs=0.05), (operator.id, output)
 
 
@@ -93,7 +111,7 @@ class TestDeclaration:
         topology = app.build()
         assert topology.name == app.name and app.summary and app.spec
         assert np.isfinite(topology.declared_execution_s).all()
-        assert [sink.id for sink in topology.sinks] == [SINK]
+        assert {sink.id for sink in topology.sinks} == {SINK, *app.further}
         assert dump_topology(topology)["name"] == app.name
 
     def test_it_runs_in_the_simulator(self, app: App[Any]) -> None:
@@ -137,6 +155,25 @@ class TestDeclaration:
 def test_the_store_is_chosen_by_its_name(store: str, kind: str, options: Mapping[str, str]) -> None:
     [sink] = find_app("dns").build({"store": store}).sinks
     assert (sink.connector.kind, sink.connector.options) == (kind, options)
+
+
+@pytest.mark.parametrize(
+    ("store", "options"),
+    [("a/b.db", {"path": "a/b.db"}), ("rows", {"path": "rows-trends"}), ("memory", {})],
+)
+def test_a_second_sink_has_a_table_or_a_directory_of_its_own(store: str, options: Mapping[str, str]) -> None:
+    found = {sink.id: sink.connector for sink in find_app("twitter-complex").build({"store": store}).sinks}
+    assert found["trends"].kind == found[SINK].kind and found["trends"].options == options
+
+
+def test_event_times_follow_from_the_instant_at_which_a_trace_begins() -> None:
+    app, options = find_app("dns"), {"rate_scale": 1e-5, "started_at": 1_000_000.0}
+    assert app.build(options).sources[0].connector.options["started_at"] == 1_000_000.0
+    times, begun = (
+        [event.timestamp() for event in app.read_options(given).events()["event_time"].to_pylist()]
+        for given in ({"rate_scale": 1e-5}, options)
+    )
+    assert begun == pytest.approx([time + 1_000_000.0 for time in times])
 
 
 def test_an_unknown_application_lists_those_there_are() -> None:
