@@ -1,4 +1,4 @@
-"""Running the PyFlink job beside the benchmarks: in a Python of its own, on a local cluster of its own."""
+"""Running PyFlink jobs beside the benchmarks: in a Python of its own, on a local cluster of its own."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -54,20 +54,22 @@ def _environment() -> dict[str, str]:
 
 
 class WarmJobs:
-    """A process that runs the job as often as asked, so that every turn finds its virtual machine warm.
+    """A process that runs a job as often as asked, so that every turn finds its virtual machine warm.
 
     Python workers are started by every job anew, as PyFlink does; the first quarter of a turn's events does not count.
     """
 
-    def __init__(self, python: Path, rows: int, parallelism: int) -> None:
+    def __init__(
+        self, python: Path, rows: int, parallelism: int, *, job: Path = JOB, arguments: Sequence[str] = ()
+    ) -> None:
         self._rows = rows
-        command = [str(python), str(JOB), "--turns", "--rows", str(rows), "--parallelism", str(parallelism)]
+        command = [str(python), str(job), *arguments, "--turns", "--rows", str(rows), "--parallelism", str(parallelism)]
         self._log = tempfile.TemporaryFile("w+")
         self._process = subprocess.Popen(
             command, env=_environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, text=True
         )
 
-    def rate(self, settings: Mapping[str, str], *, fused: bool) -> float:
+    def rate(self, settings: Mapping[str, str], *, fused: bool = False) -> float:
         """Run a job and return its events per second."""
         assert self._process.stdin is not None and self._process.stdout is not None
         with scratch() as path:
@@ -143,8 +145,10 @@ class Cluster:
 
 
 @contextmanager
-def start_cluster(python: Path, slots: int, port: int = 8391) -> Iterator[Cluster]:
-    """Start a job manager and a task manager on this machine; stop them in the end."""
+def start_cluster(
+    python: Path, slots: int, port: int = 8391, *, job: Path = JOB, arguments: Sequence[str] = ()
+) -> Iterator[Cluster]:
+    """Start a job manager and a task manager on this machine, and a job on them; stop them in the end."""
     home = Path(
         subprocess.run(
             [str(python), "-c", "import os, pyflink; print(os.path.dirname(pyflink.__file__))"],
@@ -179,7 +183,8 @@ def start_cluster(python: Path, slots: int, port: int = 8391) -> Iterator[Cluste
         try:
             cluster = Cluster(progress, port)
             _wait_until(lambda: cluster._ask("/overview").get("slots-available", 0) >= slots, 90.0)
-            _submit(python, environment, port, progress, next((home / "opt").glob("flink-python*.jar")))
+            jar = next((home / "opt").glob("flink-python*.jar"))
+            _submit([str(python), str(job), *arguments], environment, port, progress, jar)
             cluster.wait_until_running()
             yield cluster
         finally:
@@ -224,7 +229,7 @@ def _configure(file: Path, slots: int, port: int, path: Path) -> None:
     file.write_text("".join(f"{key}: {json.dumps(value)}\n" for key, value in settings.items()), encoding="utf-8")
 
 
-def _submit(python: Path, environment: Mapping[str, str], port: int, progress: Path, jar: Path) -> None:
+def _submit(job: Sequence[str], environment: Mapping[str, str], port: int, progress: Path, jar: Path) -> None:
     settings = {
         "execution.target": "remote",
         "rest.address": "localhost",
@@ -232,7 +237,7 @@ def _submit(python: Path, environment: Mapping[str, str], port: int, progress: P
         "pipeline.jars": jar.as_uri(),
         **PROMPT,
     }
-    command = [str(python), str(JOB), "--rows", "0", "--rate", "5000", "--parallelism", "4", "--detached"]
+    command = [*job, "--rows", "0", "--rate", "5000", "--parallelism", "4", "--detached"]
     command += ["--progress", str(progress)]
     for key, value in settings.items():
         command += ["--set", f"{key}={value}"]

@@ -30,6 +30,8 @@ NAMES = (
     "replica_pool",
     "replica_changes",
     "keyed_state",
+    "keyed_executors",
+    "keyed_flink",
     "load_aware",
     "osg",
     "worker_sockets",
@@ -41,7 +43,7 @@ NAMES = (
     "simulator",
 )
 #: Those that take hours.
-LONG = ("closed_loop", "attach", "health")
+LONG = ("closed_loop", "nexmark_steered", "attach", "health")
 HERE = Path(__file__).resolve().parent
 
 

@@ -36,7 +36,7 @@ def figures(folder: Path, name: str) -> Any:
 
 def test_every_benchmark_is_among_them() -> None:
     known = {path.stem for path in BENCHMARKS.glob("[a-z]*.py")}
-    assert known == {*ARGUMENTS, "flink_job", "scale_downs", "standalone_cluster"}
+    assert known == {*ARGUMENTS, "flink_job", "flink_keyed_job", "scale_downs", "standalone_cluster"}
 
 
 @pytest.mark.parametrize("name", REPORTED)
@@ -76,13 +76,20 @@ def test_the_overview_leaves_short_runs_out(folder: Path) -> None:
     assert "0 of 0 targets are reached." in page and "`benchmarks/throughput.py`" in page
 
 
-def test_the_job_for_pyflink_explains_itself(tmp_path: Path) -> None:
+@pytest.mark.parametrize("job", ["flink_job", "flink_keyed_job"])
+def test_a_job_for_pyflink_explains_itself(tmp_path: Path, job: str) -> None:
     # PyFlink has an environment of its own; names are all that the job's options need of it.
-    table = tmp_path / "pyflink" / "table"
-    table.mkdir(parents=True)
-    (table / "__init__.py").write_text("DataTypes = EnvironmentSettings = TableEnvironment = None\n")
-    (table / "udf.py").write_text("udf, ScalarFunction = None, object\n")
-    command = [sys.executable, str(BENCHMARKS / "flink_job.py"), "--help"]
+    names = {
+        "table": "DataTypes = EnvironmentSettings = TableEnvironment = StreamTableEnvironment = None\n",
+        "common": "Configuration = Types = None\n",
+        "datastream": "KeyedProcessFunction, RuntimeContext, StreamExecutionEnvironment = object, None, None\n",
+    }
+    for package, text in names.items():
+        (tmp_path / "pyflink" / package).mkdir(parents=True)
+        (tmp_path / "pyflink" / package / "__init__.py").write_text(text)
+    (tmp_path / "pyflink" / "table" / "udf.py").write_text("udf, ScalarFunction = None, object\n")
+    (tmp_path / "pyflink" / "datastream" / "state.py").write_text("ValueStateDescriptor = None\n")
+    command = [sys.executable, str(BENCHMARKS / f"{job}.py"), "--help"]
     path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": path})
     assert done.returncode == 0 and "--parallelism" in done.stdout, done.stderr

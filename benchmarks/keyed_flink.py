@@ -1,0 +1,164 @@
+"""State by key against PyFlink's: rows a second, and the silence at the sink when parallelism changes.
+
+Every event adds to a count and a sum of its key, on both sides in Python. PyFlink's is a `KeyedProcessFunction` with a
+value state on the heap, in as many parallel parts as ours has tasks; objects are reused, its cache holds all states,
+and those sizes of bundles count that were fastest in a sweep at the start. It runs in a process whose virtual machine
+stays warm; start-up is left out. For the silence, both count 5,000 events a second. Flink's adaptive scheduler restarts
+its job from the last checkpoint, which is the quickest that it can do: a savepoint and another start take longer.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+from pyspark.sql import SparkSession
+
+from _flink import MISSING, WarmJobs, calls, find_python, start_cluster
+from _harness import OF_TURNS, Measured, Options, Ratio, alternate, between, parse_options, progress, report
+from _streams import Batches, constant_trace, fixed_batches, open_session, run_topology, scratch
+from foretide.spark.driver.running_topology import RunningTopology
+from foretide.spark.settings import EngineSettings
+from foretide.topology import flow
+from keyed_state import STATE, TASKS, counting, keyed, together
+from rescale_gap import SPAN, WARM_S, shown, silences
+
+JOB = Path(__file__).with_name("flink_keyed_job.py")
+#: Events in a bundle, and the milliseconds after which one ends anyway, that are tried.
+SWEPT = (("1000", "1000"), ("20000", "1000"), ("100000", "2000"))
+RATE, CYCLE = 5_000, (6, 3, 5, 2)
+SKIPPED = 2
+# Rows for each key in a batch of ours.
+ROWS_PER_KEY = 5
+
+
+def rows_per_s(spark: SparkSession, trace: str, keys: int, batches: int, mode: str) -> float:
+    """Return the rows that our operator gets through in a second."""
+    found = run_topology(
+        counting(trace, keys, mode),
+        spark,
+        fixed_batches(ROWS_PER_KEY * keys),
+        until=lambda _, done: len(done.rows) >= SKIPPED + batches,
+    )
+    return found.rate(SKIPPED)
+
+
+def our_silences(spark: SparkSession, trace: str, keys: int, changes: int, every_s: float) -> list[tuple[float, float]]:
+    """Return the longest gap after and before each change of replicas."""
+    started_at_s = time.time()
+    changes_s: list[float] = []
+    job = flow("counting")
+    made = job.source("in", "trace", trace=trace, payload="ids", started_at=started_at_s).operator(
+        "key", keyed(keys), mode="arrow", replicas=1
+    )
+    made.operator("count", together, mode="pandas", key="key", state=STATE, replicas=(1, 8, 4)).sink("out")
+
+    def until(running: RunningTopology, found: Batches) -> bool:
+        now_s = time.time()
+        due_s = started_at_s + WARM_S + every_s * (len(changes_s) + 1)
+        if now_s >= due_s and len(changes_s) < changes:
+            running.change_replicas({"count": CYCLE[len(changes_s) % len(CYCLE)]})
+            changes_s.append(now_s)
+        return len(changes_s) == changes and now_s > changes_s[-1] + every_s
+
+    found = run_topology(job.build(), spark, EngineSettings(first_rows=1_000_000), until=until)
+    return silences(np.array(found.ended_s), changes_s, SPAN * every_s)
+
+
+def flinks_silences(python: Path, keys: int, changes: int, every_s: float) -> list[tuple[float, float]]:
+    """Return the same of the job on a cluster of Flink's."""
+    changes_s: list[float] = []
+    arguments = ("--keys", str(keys), "--every", "25")
+    with start_cluster(python, slots=max(CYCLE), job=JOB, arguments=arguments) as cluster:
+        time.sleep(WARM_S)
+        for number in range(changes):
+            time.sleep(every_s)
+            changes_s.append(cluster.rescale(CYCLE[number % len(CYCLE)]))
+        time.sleep(every_s)
+        instants, _ = calls(cluster.progress)
+    return silences(instants, changes_s, SPAN * every_s)
+
+
+def bundles(size: str, ms: str) -> dict[str, str]:
+    """Return Flink's settings for bundles of a size, with a cache for all states."""
+    return {
+        "python.fn-execution.bundle.size": size,
+        "python.fn-execution.bundle.time": ms,
+        "python.state.cache-size": "200000",
+        "state.backend.type": "hashmap",
+    }
+
+
+def main() -> None:
+    options = parse_options(__doc__)
+    python = None if options.smoke else find_python()
+    keys, batches = options.size((20_000, 8), quick=(5_000, 3), smoke=(200, 1))
+    progress(f"state by key against PyFlink: {keys:,} keys")
+    with scratch() as path:
+        rates, best = throughput(path, python, keys, batches, options)
+        gaps = silence(path, python, keys, options)
+    lines = [
+        Measured(f"rows/s, {name}", "PyFlink, value state", "at least", target, *compared(rates, name))
+        for name, target in (("vectorised", 50.0), ("per key", 5.0))
+    ]
+    turns = tuple(_usual(one) / _usual(other) for one, other in zip(gaps["Foretide"], gaps["PyFlink"], strict=False))
+    ratio, what = Ratio(turns) if turns else None, "longest silence at the sink after a change of replicas"
+    lines.append(Measured(what, "PyFlink's adaptive rescale", "at most", 0.1, ratio, "" if ratio else MISSING))
+    details = {"keys": keys, "rows_per_s": rates, "settings": best, "gaps_s": gaps}
+    intro = f"{OF_TURNS} {keys:,} keys; {ROWS_PER_KEY * keys:,} rows in a batch of ours."
+    report("keyed_flink", "State by key and PyFlink", lines, details, options, intro=intro)
+
+
+def compared(rates: dict[str, list[float]], name: str) -> tuple[Ratio | None, str]:
+    """Return the ratio of ours to PyFlink's, or why there is none."""
+    return (between(rates[name], rates["PyFlink"]), "") if "PyFlink" in rates else (None, MISSING)
+
+
+def throughput(
+    path: Path, python: Path | None, keys: int, batches: int, options: Options
+) -> tuple[dict[str, list[float]], dict[str, str]]:
+    """Return rows a second, turn by turn, and the settings that were fastest for PyFlink."""
+    spark = open_session(f"local[{TASKS}]")
+    trace = constant_trace(path, 200_000, 600)
+    sides = {
+        "vectorised": lambda: rows_per_s(spark, trace, keys, batches, "pandas"),
+        "per key": lambda: rows_per_s(spark, trace, keys, batches, "rows"),
+    }
+    best, jobs = dict[str, str](), None
+    try:
+        if python is not None:
+            rows, arguments = options.size(20 * keys, quick=8 * keys, smoke=keys), ("--keys", str(keys))
+            jobs = warm = WarmJobs(python, rows, TASKS, job=JOB, arguments=arguments)
+            best = max((bundles(*one) for one in options.size(SWEPT, SWEPT[-1:], SWEPT[-1:])), key=warm.rate)
+            sides["PyFlink"] = lambda: warm.rate(best)
+        rates = alternate(sides, options.repeats, warm_up=options.warm_up, show=lambda value: f"{value:,.0f} rows/s")
+    finally:
+        if jobs is not None:
+            jobs.close()
+        spark.stop()
+    return rates, best
+
+
+def silence(path: Path, python: Path | None, keys: int, options: Options) -> dict[str, list[list[tuple[float, float]]]]:
+    """Return the longest gaps after and before each change, of both, turn by turn; nothing without PyFlink."""
+    changes, every_s = options.size((4, 8.0), quick=(2, 4.0), smoke=(1, 1.0))
+    found: dict[str, list[list[tuple[float, float]]]] = {"Foretide": [], "PyFlink": []}
+    for turn in range(options.repeats if python is not None else 0):
+        assert python is not None
+        spark = open_session("local[8]")
+        found["Foretide"].append(our_silences(spark, constant_trace(path, RATE, 3600), keys, changes, every_s))
+        spark.stop()
+        shown(f"{turn + 1}/{options.repeats} Foretide", found["Foretide"][-1])
+        found["PyFlink"].append(flinks_silences(python, keys, changes, 2 * every_s))
+        shown(f"{turn + 1}/{options.repeats} PyFlink", found["PyFlink"][-1])
+    return found
+
+
+def _usual(turn: list[tuple[float, float]]) -> float:
+    return median(around for around, _ in turn)
+
+
+if __name__ == "__main__":
+    main()
