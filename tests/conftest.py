@@ -12,7 +12,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 from postgres_server import PostgresServer, UnavailableError
 
-from foretide.errors import ConfigError
+from foretide.commands.machine.s3_server import S3Server
+from foretide.errors import ConfigError, ForetideError
 from foretide.kafka import Broker, KafkaError
 from foretide.plan.base import Situation
 from foretide.records import CpuUse, Floats, Forecast, Layout, Window
@@ -174,3 +175,20 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
         pytest.skip(f"Kafka cannot be started: {error}")
     yield broker
     broker.stop()
+
+
+@pytest.fixture(scope="session")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    """Return an S3 server of our own with a bucket ``runs``, to which clients of this process go."""
+    server = S3Server(tmp_path_factory.mktemp("s3"), ["runs"])
+    try:
+        server.start()
+    except ForetideError as error:
+        if os.environ.get("CI"):
+            pytest.fail(f"an S3 server cannot be started: {error}", pytrace=False)
+        pytest.skip(f"an S3 server cannot be started: {error}")
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in server.environment.items():
+            patch.setenv(name, value)
+        yield server
+    server.stop()

@@ -16,6 +16,7 @@ from foretide.commands.group import ForetideGroup
 from foretide.commands.machine import kafka
 from foretide.commands.machine.doctor import doctor
 from foretide.commands.machine.init import init
+from foretide.commands.machine.s3 import s3
 from foretide.commands.machine.warm_up import warm_up
 from foretide.commands.planners import planners
 from foretide.commands.running.attach import SETTINGS as ATTACH_SETTINGS
@@ -69,6 +70,7 @@ app.add_typer(forecast.app, name="forecast")
 app.add_typer(experiment.app, name="experiment")
 app.add_typer(runs.app, name="runs")
 app.add_typer(kafka.app, name="kafka")
+app.command()(s3)
 app.add_typer(docs.app, name="docs", hidden=True)
 
 

@@ -24,6 +24,7 @@ EXTRAS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "service": ("fastapi", "starlette", "prometheus_client", "uvicorn"),
         "kafka": ("confluent_kafka", "psutil", "pyarrow"),
         "postgres": ("psycopg",),
+        "objects": ("obstore",),
     }
 )
 

@@ -10,10 +10,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
-__all__ = ["PART_PREFIX", "claim_file", "replace_file", "replace_json", "replacing", "sync"]
+__all__ = ["PART_PREFIX", "cache_directory", "claim_file", "replace_file", "replace_json", "replacing", "sync"]
 
 #: The prefix of the names of incomplete files; a killed process can leave such files behind.
 PART_PREFIX = ".part-"
+
+
+def cache_directory() -> Path:
+    """Return where things are kept that can be had again: ``$FORETIDE_CACHE``, else a folder in the user's cache."""
+    if given := os.environ.get("FORETIDE_CACHE"):
+        return Path(given)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "foretide"
 
 
 @contextmanager
@@ -40,7 +47,7 @@ def replacing(path: str | os.PathLike[str], *, fsync: bool = False, folder: Path
 
 
 def replace_file(
-    path: str | os.PathLike[str], content: str | bytes, *, fsync: bool = False, folder: Path | None = None
+    path: str | os.PathLike[str], content: str | bytes | memoryview, *, fsync: bool = False, folder: Path | None = None
 ) -> None:
     """Write `content` at `path` in one step, over what was there; see `replacing` for the parameters."""
     with replacing(path, fsync=fsync, folder=folder) as file:
@@ -94,7 +101,7 @@ def _part(target: Path, *, fsync: bool, folder: Path | None) -> Iterator[Path]:
         sync(target.parent)
 
 
-def _encoded(content: str | bytes) -> bytes:
+def _encoded(content: str | bytes | memoryview) -> bytes | memoryview:
     return content.encode("utf-8") if isinstance(content, str) else content
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from xml.sax.saxutils import escape
 
 from foretide.errors import ConfigError
+from foretide.files import cache_directory
 from foretide.kafka.errors import KafkaError
 
 __all__ = ["BROKER_PACKAGES", "KAFKA_VERSION", "cache_directory", "fetch", "find_program"]
@@ -27,13 +28,6 @@ _INSTALL = {
     "java": "install Java 17 or newer, for instance: sudo apt-get install -y openjdk-17-jre-headless",
     "mvn": "install Maven, for instance: sudo apt-get install -y maven",
 }
-
-
-def cache_directory() -> Path:
-    """Return where packages are kept: ``$FORETIDE_CACHE``, else ``foretide`` in the user's cache folder."""
-    if given := os.environ.get("FORETIDE_CACHE"):
-        return Path(given)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "foretide"
 
 
 def find_program(name: str, needed_for: str) -> str:

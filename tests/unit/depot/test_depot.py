@@ -1,0 +1,104 @@
+"""Places that are refused, and what object stores refuse: each says what, where and what to do."""
+
+from __future__ import annotations
+
+import pickle
+import socket
+import sys
+import time
+from pathlib import Path
+
+import obstore
+import pytest
+from object_stores import keep_in_memory
+
+from foretide.commands.machine.s3_server import S3Server
+from foretide.depot import DepotError, objects, open_depot
+from foretide.errors import ConfigError, MissingExtraError
+
+
+@pytest.mark.parametrize(
+    ("place", "message"),
+    [
+        ("s33://bucket/run", "did you mean 's3'?"),
+        ("hdfs://host/run", "a path, or a URI with one of: s3, s3a, gs, gcs, az, azure, file"),
+        ("s3:///run", "a bucket and a folder, such as s3://bucket/folder"),
+        ("s3://bucket/run?x=1", "a bucket and a folder"),
+    ],
+)
+def test_a_place_of_no_known_kind_is_refused(place: str, message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        open_depot(place)
+    assert message in str(caught.value)
+
+
+def test_names_of_sparks_mean_the_same_stores(tmp_path: Path) -> None:
+    assert open_depot("s3a://bucket/run/").uri == open_depot("s3://bucket/run").uri == "s3://bucket/run"
+    assert open_depot(f"file://{tmp_path}").uri == open_depot(tmp_path).uri == str(tmp_path)
+
+
+def test_without_the_extra_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "obstore", None)
+    monkeypatch.delitem(sys.modules, "foretide.depot.objects")
+    with pytest.raises(MissingExtraError, match=r"pip install 'foretide\[objects\]'"):
+        open_depot("s3://bucket/run")
+
+
+def test_an_error_survives_its_way_from_a_task() -> None:
+    error = DepotError("s3://b/x", expected="an answer", got="none", remedy="look")
+    again = pickle.loads(pickle.dumps(error))
+    assert str(again) == str(error) == "s3://b/x: expected an answer, got none; look"
+
+
+def test_a_disk_that_refuses_says_so(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(DepotError, match="expected a directory, got"):
+        open_depot(tmp_path / "file" / "run").check()
+
+
+def test_a_store_that_does_not_heed_conditions_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    keep_in_memory(monkeypatch)
+    depot = open_depot("s3://bucket/one")
+    depot.check()
+    assert depot.names() == []
+    put = obstore.put
+    monkeypatch.setattr(obstore, "put", lambda store, key, content, **_: put(store, key, content))
+    with pytest.raises(DepotError, match="expected a store that puts an object on the condition that there is none"):
+        depot.check()
+    assert depot.names() == []
+
+
+@pytest.fixture
+def fresh_clients() -> None:
+    objects._store.cache_clear()
+
+
+@pytest.mark.usefixtures("fresh_clients")
+def test_a_server_that_is_away_is_an_error_within_ten_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    for name, value in S3Server(Path(), port=port).environment.items():
+        monkeypatch.setenv(name, value)
+    began_s = time.monotonic()
+    with pytest.raises(DepotError) as caught:
+        open_depot("s3://runs/one").check()
+    assert time.monotonic() - began_s < 10
+    assert caught.value.where == "s3://runs/one" and "AWS_ENDPOINT_URL" in caught.value.remedy
+    objects._store.cache_clear()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("fresh_clients")
+class TestRefusals:
+    def test_a_bucket_that_is_not_there(self, s3: S3Server) -> None:
+        assert s3.endpoint
+        for act in (open_depot("s3://nobody/one").check, lambda: open_depot("s3://nobody/one").put("a", b"")):
+            with pytest.raises(DepotError, match="expected the bucket s3://nobody, got none; make the bucket"):
+                act()
+
+    def test_wrong_credentials(self, s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
+        assert s3.endpoint
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
+        with pytest.raises(DepotError, match="expected credentials that may read and write there"):
+            open_depot("s3://runs/one").check()
+        objects._store.cache_clear()
