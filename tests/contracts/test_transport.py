@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from object_stores import keep_in_memory
 
 from foretide.kafka import Broker, KafkaLog, KafkaLogSettings
 from foretide.transport import ArrowLog, ArrowLogSettings, BatchOrderError, Log, OffsetError, SegmentInfo, split
@@ -26,13 +27,33 @@ def compressed_arrow_log(directory: Path) -> Log:
     return ArrowLog(directory / "log", edge="a->b", settings=settings)
 
 
-LOGS: dict[str, Callable[[Path], Log]] = {"arrow": arrow_log, "arrow-lz4": compressed_arrow_log}
+def object_log(directory: Path) -> Log:
+    return ArrowLog(f"s3://memory/{directory.name}/log", edge="a->b")
 
 
-@pytest.fixture(params=[*sorted(LOGS), pytest.param("kafka", marks=pytest.mark.kafka)])
-def open_log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opener]:
+LOGS: dict[str, Callable[[Path], Log]] = {
+    "arrow": arrow_log,
+    "arrow-lz4": compressed_arrow_log,
+    "arrow-objects": object_log,
+}
+
+
+@pytest.fixture(
+    params=[
+        *sorted(LOGS),
+        pytest.param("arrow-s3", marks=pytest.mark.slow),
+        pytest.param("kafka", marks=pytest.mark.kafka),
+    ]
+)
+def open_log(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Opener]:
     """Return a function that opens the same log again, as another process would."""
+    if request.param == "arrow-s3":
+        request.getfixturevalue("s3")
+        place = f"s3://runs/{uuid.uuid4().hex}"
+        yield lambda: ArrowLog(place, edge="a->b")
+        return
     if request.param != "kafka":
+        keep_in_memory(monkeypatch)
         yield lambda: LOGS[request.param](tmp_path)
         return
     broker: Broker = request.getfixturevalue("kafka")

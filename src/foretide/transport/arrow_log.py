@@ -1,7 +1,8 @@
-"""The embedded log: Arrow files in a directory on a local or shared file system.
+"""The embedded log: Arrow files in a directory on a local or shared file system, or in an object store.
 
-Nothing runs: writers, readers and the driver each open the directory and see what the others committed. The file
-system must offer hard links and atomic renames, as local ones and NFS do.
+Nothing runs: writers, readers and the driver each open the directory and see what the others committed. A file
+system must offer hard links and atomic renames, as local ones and NFS do; an object store, puts on the condition that
+nothing is there, as S3, Google Cloud Storage and Azure do.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class ArrowLog(BaseLog[ArrowPiece]):
     Parameters
     ----------
     root : path
-        The log's directory; made when missing.
+        The log's directory, or a URI such as ``s3://bucket/folder``; made when missing.
     edge : str, optional
         The edge's name, for messages; the directory's name by default.
     settings : ArrowLogSettings, optional
@@ -71,19 +72,25 @@ class ArrowLog(BaseLog[ArrowPiece]):
         settings: ArrowLogSettings | None = None,
         clock: Clock | None = None,
     ) -> None:
-        self._layout, self.settings = Layout(Path(root)), settings or ArrowLogSettings()
-        super().__init__(edge or self.root.name, str(self.root), self.settings.max_bytes, clock)
+        self.settings = settings or ArrowLogSettings()
+        self._layout = Layout.at(root, fsync=self.settings.fsync)
+        super().__init__(edge or self.place.rpartition("/")[2], self.place, self.settings.max_bytes, clock)
         self._layout.create()
         self._index = ManifestIndex(self._layout)
         self._lock = self._index.lock
         self._ledger = Ledger(self._layout, self._index, self._edge, self.settings)
-        self._readers = ReaderTable(self._layout, fsync=self.settings.fsync)
+        self._readers = ReaderTable(self._layout)
         self._swept_s = -float("inf")
 
     @property
+    def place(self) -> str:
+        """The log's directory: a path, or the URI of a folder in an object store."""
+        return self._layout.place()
+
+    @property
     def root(self) -> Path:
-        """The log's directory."""
-        return self._layout.root
+        """The log's directory, where it is on a disk."""
+        return Path(self.place)
 
     def segment_writer(self, stage: str, schema: pa.Schema | None = None) -> ArrowSegmentWriter:
         """Return what the tasks of `stage` write with, where the batch id is not known before the commit."""
@@ -159,7 +166,7 @@ class ArrowLog(BaseLog[ArrowPiece]):
             expected = f"an offset at which a batch begins, such as {rest[0].commit.base_offset}"
             raise OffsetError(self._edge, expected, f"{since}", "copy whole batches")
         log = ArrowLog(root, edge=self._edge, settings=self.settings, clock=self._clock)
-        replace_json(log._layout.head(head), head.to_json(), log._layout.scratch, fsync=self.settings.fsync)
+        replace_json(log._layout.depot, log._layout.head(head), head.to_json())
         for manifest in rest:
             writer, commit = log.segment_writer(manifest.commit.stage), manifest.commit
             pieces = [self._piece(info, 0, info.rows) for info in manifest.segments]
@@ -178,10 +185,10 @@ class ArrowLog(BaseLog[ArrowPiece]):
         return removed
 
     def __reduce__(self) -> tuple[Callable[[], ArrowLog], tuple[()]]:
-        return partial(ArrowLog, self.root, edge=self._edge, settings=self.settings, clock=self._clock), ()
+        return partial(ArrowLog, self.place, edge=self._edge, settings=self.settings, clock=self._clock), ()
 
     def __repr__(self) -> str:
-        return f"ArrowLog({str(self._layout.root)!r}, edge={self._edge!r})"
+        return f"ArrowLog({self.place!r}, edge={self._edge!r})"
 
     def _refresh(self) -> ManifestIndex:
         self._index.refresh()
@@ -191,7 +198,7 @@ class ArrowLog(BaseLog[ArrowPiece]):
         return self._ledger.known(stage, batch_id)
 
     def _piece(self, info: SegmentInfo, first: int, rows: int) -> ArrowPiece:
-        return ArrowPiece(str(self._layout.segments / info.name), info, first, rows)
+        return ArrowPiece(self._layout.place(self._layout.segment(info.name)), info, first, rows)
 
     def _find_reader(self, reader: str) -> int | None:
         return self._readers.get(reader)
@@ -206,7 +213,7 @@ class ArrowLog(BaseLog[ArrowPiece]):
         offsets = self._readers.all()
         plan = plan_retirement(self._index, self._layout, min(offsets.values())) if offsets else None
         if plan is not None:
-            retire(plan, self._layout, fsync=self.settings.fsync)
+            retire(plan, self._layout)
             self._index.refresh()
             logger.debug("edge %s: rows before %d are consumed", self._edge, plan.head.offset)
 

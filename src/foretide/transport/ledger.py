@@ -6,9 +6,10 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
+from foretide.depot import is_remote
 from foretide.transport.contract import Commit, SegmentInfo
 from foretide.transport.errors import NOT_SHARED, BatchOrderError, CorruptLogError
-from foretide.transport.files import claim_json, full_disk_as, remove
+from foretide.transport.files import claim_json, full_disk_as
 from foretide.transport.manifest import Layout, Manifest, ManifestIndex
 from foretide.transport.segment import ArrowSegmentWriter
 from foretide.transport.settings import ArrowLogSettings
@@ -60,7 +61,7 @@ class Ledger:
 
     def commit(self, stage: str, batch_id: int, segments: list[SegmentInfo]) -> Commit:
         """Put a batch into the log unless it is there; return the commit that counts."""
-        with full_disk_as(self.edge, self.layout.root):
+        with full_disk_as(self.edge, self.layout.place()):
             while True:
                 self.index.refresh()
                 known = self.known(stage, batch_id)
@@ -74,7 +75,7 @@ class Ledger:
     def segment_writer(self, stage: str, schema: pa.Schema | None) -> ArrowSegmentWriter:
         """Return what the tasks of a stage write with."""
         return ArrowSegmentWriter(
-            root=str(self.layout.root),
+            root=self.layout.place(),
             edge=self.edge,
             stage=quote(stage, safe="")[:80],
             schema=schema,
@@ -86,9 +87,7 @@ class Ledger:
         """Remove those of `segments` that the commit of the batch does not name."""
         manifest = self.index.find(stage, batch_id)
         named = {info.name for info in manifest.segments} if manifest else set()
-        for info in segments:
-            if info.name not in named:
-                remove(self.layout.segments / info.name)
+        self.layout.depot.delete(self.layout.segment(info.name) for info in segments if info.name not in named)
 
     def _next_manifest(self, stage: str, batch_id: int, segments: list[SegmentInfo]) -> Manifest:
         self._check_files(segments)
@@ -103,8 +102,8 @@ class Ledger:
         return Manifest(commit, tuple(segments))
 
     def _publish(self, manifest: Manifest) -> bool:
-        path = self.layout.manifest(manifest.commit.sequence)
-        if not claim_json(path, manifest.to_json(), self.layout.scratch, fsync=self.settings.fsync):
+        name = self.layout.manifest(manifest.commit.sequence)
+        if not claim_json(self.layout.depot, name, manifest.to_json()):
             return False
         self.index.refresh()
         if manifest.commit.sequence >= self.index.head.sequence:
@@ -114,13 +113,15 @@ class Ledger:
         retired = self.index.head.stages.get(manifest.commit.stage)
         if retired is not None and retired.batch_id >= manifest.commit.batch_id:
             return True
-        remove(path)
+        self.layout.depot.delete([name])
         return False
 
     def _check_files(self, segments: list[SegmentInfo]) -> None:
+        if is_remote(self.layout.place()):  # an object store has what it said it took
+            return
         for info in segments:
-            path = self.layout.segments / info.name
-            size = path.stat().st_size if path.exists() else None
+            name = self.layout.segment(info.name)
+            size = self.layout.depot.size(name)
             if size != info.bytes:
                 got = "no such file" if size is None else f"{size} bytes"
-                raise CorruptLogError(str(path), f"a segment of {info.bytes} bytes", got, _MISSING)
+                raise CorruptLogError(self.layout.place(name), f"a segment of {info.bytes} bytes", got, _MISSING)

@@ -8,70 +8,76 @@ below that point, so that a repeat of a consumed batch is still recognised.
 
 from __future__ import annotations
 
-import os
 import threading
 from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
+from foretide.depot import Depot, joined, open_depot
+from foretide.depot.local import LocalDepot
 from foretide.transport.contract import Commit, SegmentInfo
 from foretide.transport.errors import CorruptLogError
 from foretide.transport.files import read_json
 
-__all__ = ["Head", "Layout", "Manifest", "ManifestIndex"]
+__all__ = [
+    "HEADS",
+    "MANIFESTS",
+    "READERS",
+    "SCRATCH",
+    "SEGMENTS",
+    "Head",
+    "Layout",
+    "Manifest",
+    "ManifestIndex",
+]
 
+#: The folders of a log: manifests, finished segments, heads, registered readers, and unfinished files.
+MANIFESTS, SEGMENTS, HEADS, READERS, SCRATCH = "manifests", "segments", "heads", "readers", "scratch"
 _ATTEMPTS = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where a log keeps its files.
+    """Where a log keeps its files: in five folders of a depot.
 
-    >>> Layout(Path("log")).manifest(7).name
-    '00000000000000000007.json'
+    >>> Layout.at("log").manifest(7)
+    'manifests/00000000000000000007.json'
     """
 
-    root: Path
+    depot: Depot
 
-    @property
-    def manifests(self) -> Path:
-        """The directory of manifests."""
-        return self.root / "manifests"
+    @classmethod
+    def at(cls, root: str | Path, *, fsync: bool = False) -> Layout:
+        """Return the layout of the log at a path or URI."""
+        return cls(open_depot(root, fsync=fsync, parts=SCRATCH))
 
-    @property
-    def segments(self) -> Path:
-        """The directory of finished segments."""
-        return self.root / "segments"
-
-    @property
-    def heads(self) -> Path:
-        """The directory of head files; the greatest name counts."""
-        return self.root / "heads"
-
-    @property
-    def readers(self) -> Path:
-        """The directory with one file per registered reader."""
-        return self.root / "readers"
-
-    @property
-    def scratch(self) -> Path:
-        """The directory of unfinished files."""
-        return self.root / "scratch"
-
-    def manifest(self, sequence: int) -> Path:
+    def manifest(self, sequence: int) -> str:
         """Return the file of a manifest."""
-        return self.manifests / f"{sequence:020d}.json"
+        return f"{MANIFESTS}/{sequence:020d}.json"
 
-    def head(self, head: Head) -> Path:
-        """Return the file of a head."""
-        return self.heads / f"{head.sequence:020d}-{head.offset:020d}.json"
+    def head(self, head: Head) -> str:
+        """Return the file of a head; of several, the greatest name counts."""
+        return f"{HEADS}/{head.sequence:020d}-{head.offset:020d}.json"
+
+    def segment(self, name: str) -> str:
+        """Return the file of a finished segment."""
+        return f"{SEGMENTS}/{name}"
+
+    def reader(self, name: str) -> str:
+        """Return the file of a registered reader."""
+        return f"{READERS}/{quote(name, safe='')}.json"
+
+    def place(self, name: str = "") -> str:
+        """Return a file's path or URI, for messages and for tasks."""
+        return joined(self.depot.uri, name) if name else self.depot.uri
 
     def create(self) -> None:
-        """Make the directories that are missing."""
-        for path in (self.manifests, self.segments, self.heads, self.readers, self.scratch):
-            path.mkdir(parents=True, exist_ok=True)
+        """Make the folders that are missing, where there are folders."""
+        if isinstance(self.depot, LocalDepot):
+            self.depot.make_folders((MANIFESTS, SEGMENTS, HEADS, READERS, SCRATCH))
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,17 +92,18 @@ class Manifest:
         return {**_commit_json(self.commit), "segments": [segment.to_json() for segment in self.segments]}
 
     @classmethod
-    def read(cls, path: Path, sequence: int) -> Manifest:
+    def read(cls, layout: Layout, sequence: int) -> Manifest:
         """Read and check a manifest file."""
-        body = read_json(path)
+        name = layout.manifest(sequence)
+        body, path = read_json(layout.depot, name), layout.place(name)
         try:
             segments = tuple(SegmentInfo.from_json(value) for value in body["segments"])
             manifest = cls(_commit_from_json(body), segments)
         except (KeyError, TypeError, ValueError) as error:
-            raise CorruptLogError(str(path), "the fields of a manifest", f"a fault in {error}") from error
+            raise CorruptLogError(path, "the fields of a manifest", f"a fault in {error}") from error
         if manifest.commit.sequence != sequence:
             got = f"sequence number {manifest.commit.sequence}"
-            raise CorruptLogError(str(path), f"sequence number {sequence}", got)
+            raise CorruptLogError(path, f"sequence number {sequence}", got)
         return manifest
 
 
@@ -119,14 +126,16 @@ class Head:
         return {"sequence": self.sequence, "offset": self.offset, "stages": stages}
 
     @classmethod
-    def read(cls, path: Path) -> Head:
+    def read(cls, layout: Layout, name: str) -> Head:
         """Read and check a head file."""
-        body = read_json(path)
+        body = read_json(layout.depot, f"{HEADS}/{name}")
         try:
             commits = [_commit_from_json(value) for value in body["stages"]]
             return cls(int(body["sequence"]), int(body["offset"]), {each.stage: each for each in commits})
         except (KeyError, TypeError, ValueError) as error:
-            raise CorruptLogError(str(path), "the fields of a head", f"a fault in {error}") from error
+            raise CorruptLogError(
+                layout.place(f"{HEADS}/{name}"), "the fields of a head", f"a fault in {error}"
+            ) from error
 
     def past(self, manifests: list[Manifest], floor: int) -> Head:
         """Return the head once every reader has committed offset `floor`; `manifests` start at this head."""
@@ -191,8 +200,8 @@ class ManifestIndex:
                 # What was read may have been retired meanwhile and its number taken once more by a writer that
                 # will notice and give it up: forget it and begin at the new head.
                 self._forget()
-        path = self._layout.manifest(self.next_sequence)
-        raise CorruptLogError(str(path), "a manifest, since a later one exists", "no such file")
+        path = self._layout.place(self._layout.manifest(self.next_sequence))
+        raise CorruptLogError(path, "a manifest, since a later one exists", "no such file")
 
     def find(self, stage: str, batch_id: int) -> Manifest | None:
         """Return the manifest of a batch that is still held."""
@@ -215,19 +224,22 @@ class ManifestIndex:
 
     def _forget(self) -> None:
         self.head, self.manifests, self._bases = Head(), [], []
+        self._read: tuple[str, Head] | None = None
         self._by_batch, self._last_batch = {}, {}
 
     def _newest_head(self) -> Head:
         for _ in range(_ATTEMPTS):
-            newest = max((name for name in os.listdir(self._layout.heads)), default=None)
-            if newest is None:
+            names = self._layout.depot.names(HEADS)
+            if not names:
                 return self.head
-            try:
-                return Head.read(self._layout.heads / newest)
-            except FileNotFoundError:  # Retired between the listing and the reading: there is a newer one.
-                continue
+            if self._read is None or self._read[0] != names[-1]:
+                try:
+                    self._read = names[-1], Head.read(self._layout, names[-1])
+                except FileNotFoundError:  # Retired between the listing and the reading: there is a newer one.
+                    continue
+            return self._read[1]
         expected = "a head file that stays for a moment"
-        raise CorruptLogError(str(self._layout.heads), expected, "names without files")
+        raise CorruptLogError(self._layout.place(HEADS), expected, "names without files")
 
     def _move_to(self, head: Head) -> None:
         if head.place <= self.head.place:
@@ -239,22 +251,23 @@ class ManifestIndex:
         self.head = head
 
     def _append_new(self) -> bool:
-        names = os.listdir(self._layout.manifests)
+        known = self._layout.manifest(self.next_sequence - 1) if self.next_sequence else ""
+        names = self._layout.depot.names(MANIFESTS, after=known.rpartition("/")[2])
         last = max((int(name.split(".")[0]) for name in names if name[0].isdigit()), default=-1)
         while self.next_sequence <= last:
             sequence = self.next_sequence
-            path = self._layout.manifest(sequence)
             try:
-                self._append(Manifest.read(path, sequence), path)
+                self._append(Manifest.read(self._layout, sequence))
             except FileNotFoundError:  # Retired since the head was read, or lost: the next head tells.
                 return False
         return True
 
-    def _append(self, manifest: Manifest, path: Path) -> None:
+    def _append(self, manifest: Manifest) -> None:
         commit, end = manifest.commit, self.end_offset
         first = not self.manifests  # The head may stand inside the first manifest.
         if commit.base_offset > end or (not first and commit.base_offset != end):
-            raise CorruptLogError(str(path), f"base offset {end}", f"base offset {commit.base_offset}")
+            path = self._layout.place(self._layout.manifest(commit.sequence))
+            raise CorruptLogError(path, f"base offset {end}", f"base offset {commit.base_offset}")
         self.manifests.append(manifest)
         self._bases.append(commit.base_offset)
         self._by_batch[commit.stage, commit.batch_id] = manifest

@@ -7,15 +7,13 @@ can see; `sweep` removes them later, with the segments of failed tasks.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
 from foretide.transport.contract import SegmentInfo
-from foretide.transport.files import read_json, remove, replace_json
-from foretide.transport.manifest import Head, Layout, ManifestIndex
+from foretide.transport.files import read_json, replace_json
+from foretide.transport.manifest import HEADS, MANIFESTS, READERS, SCRATCH, SEGMENTS, Head, Layout, ManifestIndex
 
 __all__ = ["ReaderTable", "Retirement", "plan_retirement", "retire", "sweep"]
 
@@ -27,36 +25,31 @@ class ReaderTable:
     ----------
     layout : Layout
         Where the log is.
-    fsync : bool
-        Whether an offset is forced to the disk. When it is lost, rows are merely kept longer.
     """
 
-    def __init__(self, layout: Layout, *, fsync: bool) -> None:
-        self._layout, self._fsync = layout, fsync
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
 
     def get(self, reader: str) -> int | None:
         """Return the offset of `reader`, or None when it is not registered."""
         try:
-            return int(read_json(self._path(reader))["offset"])
+            return int(read_json(self._layout.depot, self._layout.reader(reader))["offset"])
         except FileNotFoundError:
             return None
 
     def put(self, reader: str, offset: int) -> None:
         """Store the offset of `reader`."""
-        replace_json(self._path(reader), {"offset": offset}, self._layout.scratch, fsync=self._fsync)
+        replace_json(self._layout.depot, self._layout.reader(reader), {"offset": offset})
 
     def drop(self, reader: str) -> None:
         """Forget `reader`."""
-        remove(self._path(reader))
+        self._layout.depot.delete([self._layout.reader(reader)])
 
     def all(self) -> dict[str, int]:
         """Return every registered reader with its offset."""
-        names = [unquote(path.name.removesuffix(".json")) for path in self._layout.readers.glob("*.json")]
+        names = [unquote(name.removesuffix(".json")) for name in self._layout.depot.names(READERS)]
         found = {name: self.get(name) for name in sorted(names)}
         return {name: offset for name, offset in found.items() if offset is not None}
-
-    def _path(self, reader: str) -> Path:
-        return self._layout.readers / f"{quote(reader, safe='')}.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +57,7 @@ class Retirement:
     """A head to move to and the files that lie before it."""
 
     head: Head
-    files: tuple[Path, ...]
+    files: tuple[str, ...]
 
 
 def plan_retirement(index: ManifestIndex, layout: Layout, floor: int) -> Retirement | None:
@@ -72,20 +65,17 @@ def plan_retirement(index: ManifestIndex, layout: Layout, floor: int) -> Retirem
     head = index.head.past(index.manifests, floor)
     if head.place <= index.head.place:
         return None
-    files = [layout.segments / info.name for info in _segments_before(index, head.offset)]
+    files = [layout.segment(info.name) for info in _segments_before(index, head.offset)]
     files += [layout.manifest(sequence) for sequence in range(index.head.sequence, head.sequence)]
     return Retirement(head, tuple(files))
 
 
-def retire(plan: Retirement, layout: Layout, *, fsync: bool) -> None:
+def retire(plan: Retirement, layout: Layout) -> None:
     """Move the head, then delete what lies before it: a crash in between loses no row."""
-    path = layout.head(plan.head)
-    replace_json(path, plan.head.to_json(), layout.scratch, fsync=fsync)
-    for file in plan.files:
-        remove(file)
-    for name in os.listdir(layout.heads):
-        if name < path.name:
-            remove(layout.heads / name)
+    name, depot = layout.head(plan.head), layout.depot
+    replace_json(depot, name, plan.head.to_json())
+    old = [f"{HEADS}/{head}" for head in depot.names(HEADS)]
+    depot.delete([*plan.files, *(head for head in old if head < name)])
 
 
 def sweep(index: ManifestIndex, layout: Layout, *, before_s: float) -> int:
@@ -100,17 +90,12 @@ def sweep(index: ManifestIndex, layout: Layout, *, before_s: float) -> int:
     before_s : float
         An instant before any task that still runs began to write, in seconds since the epoch.
     """
-    old = [path for path in _loose_files(layout) if _changed_s(path) < before_s]
+    old = [name for name, written_s in _loose_files(layout) if written_s < before_s]
     index.refresh()
-    named = {info.name for manifest in index.manifests for info in manifest.segments}
-    first = layout.manifest(index.head.sequence).name
-    stale = [
-        path
-        for path in old
-        if not (path.parent == layout.segments and path.name in named)
-        and not (path.parent == layout.manifests and path.name >= first)
-    ]
-    return sum(remove(path) for path in stale)
+    named = {layout.segment(info.name) for manifest in index.manifests for info in manifest.segments}
+    first = layout.manifest(index.head.sequence)
+    stale = [name for name in old if name not in named and not (name.startswith(MANIFESTS) and name >= first)]
+    return layout.depot.delete(stale)
 
 
 def _segments_before(index: ManifestIndex, offset: int) -> Iterator[SegmentInfo]:
@@ -119,13 +104,8 @@ def _segments_before(index: ManifestIndex, offset: int) -> Iterator[SegmentInfo]
             yield info
 
 
-def _loose_files(layout: Layout) -> Iterator[Path]:
-    for directory in (layout.scratch, layout.segments, layout.manifests):
-        yield from directory.iterdir()
-
-
-def _changed_s(path: Path) -> float:
-    try:
-        return path.stat().st_mtime
-    except FileNotFoundError:  # Renamed or removed since the listing: not ours to sweep.
-        return float("inf")
+def _loose_files(layout: Layout) -> Iterator[tuple[str, float]]:
+    """Yield files that may be nobody's, and when they were written."""
+    for folder in (SCRATCH, SEGMENTS, MANIFESTS):
+        for entry in layout.depot.entries(folder):
+            yield f"{folder}/{entry.name}", entry.written_s

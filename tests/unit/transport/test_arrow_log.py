@@ -81,11 +81,11 @@ class TestCrashes:
         log = open_log(tmp_path)
         put(log, 0, rows(0, 3))
         put(log, 1, rows(3, 3))
-        layout, index = Layout(tmp_path), ManifestIndex(Layout(tmp_path))
+        layout, index = Layout.at(tmp_path), ManifestIndex(Layout.at(tmp_path))
         index.refresh()
         plan = plan_retirement(index, layout, floor=3)
         assert plan is not None
-        retire(type(plan)(plan.head, files=()), layout, fsync=False)  # the deletion never happened
+        retire(type(plan)(plan.head, files=()), layout)  # the deletion never happened
         later = open_log(tmp_path, ManualClock(os.stat(tmp_path).st_mtime + 4000))
         assert (later.first_offset(), ids(later, 3, 6)) == (3, [3, 4, 5])
         assert later.sweep() == 2
@@ -146,7 +146,7 @@ class InterruptedReaders(ReaderTable):
 
 class TestRaces:
     def stale_ledger(self, root: Path) -> Ledger:
-        layout = Layout(root)
+        layout = Layout.at(root)
         layout.create()
         index = StaleIndex(layout)
         index.refresh()
@@ -196,7 +196,7 @@ class TestRaces:
         assert open_log(tmp_path).end_offset() == 3
 
     def test_a_void_claim_is_not_believed_even_when_the_head_moved_unseen(self, tmp_path: Path) -> None:
-        log, layout = open_log(tmp_path), Layout(tmp_path)
+        log, layout = open_log(tmp_path), Layout.at(tmp_path)
         log.register("r")
         put(log, 0, rows(0, 3))
         index = InterruptedIndex(layout)
@@ -207,7 +207,7 @@ class TestRaces:
             put(log, 2, rows(6, 3))
             log.commit("r", 9)
             void = Manifest(Commit("t", 0, sequence=1, base_offset=3, rows=99, bytes=0), ())
-            assert claim_json(layout.manifest(1), void.to_json(), layout.scratch, fsync=False)
+            assert claim_json(layout.depot, layout.manifest(1), void.to_json())
 
         index.interrupt = move_on
         index.refresh()
@@ -217,7 +217,7 @@ class TestRaces:
         log = open_log(tmp_path)
         log.register("r")
         put(log, 0, rows(0, 3))
-        log._readers = table = InterruptedReaders(Layout(tmp_path), fsync=False)
+        log._readers = table = InterruptedReaders(Layout.at(tmp_path))
         table.interrupt = lambda: open_log(tmp_path).commit("r", 3)
         assert log.register("late") == 3
         assert open_log(tmp_path).committed("late") == 3
@@ -313,12 +313,12 @@ class TestRetention:
         log = open_log(tmp_path)
         for batch_id in range(4):
             put(log, batch_id, rows(batch_id, 1))
-        layout, index = Layout(tmp_path), ManifestIndex(Layout(tmp_path))
+        layout, index = Layout.at(tmp_path), ManifestIndex(Layout.at(tmp_path))
         index.refresh()
         slow, quick = plan_retirement(index, layout, floor=2), plan_retirement(index, layout, floor=3)
         assert slow is not None and quick is not None
-        retire(quick, layout, fsync=False)
-        retire(slow, layout, fsync=False)  # a head that lies before the present one must not count
+        retire(quick, layout)
+        retire(slow, layout)  # a head that lies before the present one must not count
         assert open_log(tmp_path).first_offset() == 3
         assert ids(open_log(tmp_path), 3, 4) == [3]
 
@@ -393,7 +393,7 @@ class TestCorruption:
         return Path(log.segments(0, 1)[0].path)
 
     def manifest(self, log: ArrowLog, sequence: int) -> Path:
-        return Layout(log.root).manifest(sequence)
+        return log.root / Layout.at(log.root).manifest(sequence)
 
     def test_a_missing_segment(self, log: ArrowLog) -> None:
         path = self.segment(log)

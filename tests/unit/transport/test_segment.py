@@ -8,10 +8,11 @@ import pytest
 from foretide.transport import ArrowPiece, ArrowSegmentWriter, LogFullError, SegmentInfo
 from foretide.transport.manifest import Layout
 from foretide.transport.segment import SegmentFile
+from foretide.transport.sheets import DiskSheet
 
 
 def writer(root: Path, **options: object) -> ArrowSegmentWriter:
-    Layout(root).create()
+    Layout.at(root).create()
     return ArrowSegmentWriter(str(root), "a->b", fsync=False, **options)
 
 
@@ -63,6 +64,7 @@ def test_a_cut_stays_within_its_piece(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
 def test_a_full_disk_is_named(tmp_path: Path) -> None:
-    segment = SegmentFile(writer(tmp_path), scratch=Path("/dev/full"), target=tmp_path / "never")
+    sheet = DiskSheet(Path("/dev/full"), tmp_path / "never", fsync=False)
+    segment = SegmentFile(writer(tmp_path), sheet)
     with pytest.raises(LogFullError, match="edge 'a->b': expected free disk space at /dev/full, got a full disk"):
         segment.append(rows(0, 100_000))
