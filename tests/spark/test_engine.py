@@ -440,7 +440,7 @@ class TestCheckpointFiles:
             seen.append(frame.sparkSession.conf.get(MANAGER_SETTING, None))
 
         frame = spark.readStream.format("rate").load()
-        with quick_checkpoint_files(spark):
+        with quick_checkpoint_files(spark, "file:///tmp"):
             query = frame.writeStream.foreachBatch(look).option("checkpointLocation", str(path)).start()
         try:
             wait_for(lambda: bool(seen))
@@ -463,3 +463,26 @@ class TestCheckpointFiles:
             assert spark.conf.get(MANAGER_SETTING) == own
         finally:
             spark.conf.unset(MANAGER_SETTING)
+
+    def test_checkpoints_apart_from_the_run_are_its_own_and_it_goes_on_with_them(
+        self, spark: SparkSession, tmp_path: Path, write_trace: Write
+    ) -> None:
+        topology = into_sqlite(write_trace(*[400] * 2), tmp_path / "out.db")
+
+        def settings(place: str) -> EngineSettings:
+            return EngineSettings(first_rows=200, max_rows=200, checkpoint=place)
+
+        apart = str(tmp_path / "apart")
+        with start(topology, spark, tmp_path / "run", settings(apart)) as running:
+            wait_for(lambda: len(running.batches()) >= 2, check=running.check)
+        assert not (tmp_path / "run" / "stages" / "in" / "checkpoint").exists()
+        with start(topology, spark, tmp_path / "run", settings(f"file://{apart}")) as running:
+            running.wait()
+        assert stored(tmp_path / "out.db") == list(range(800))
+        for run, place, got in (("run", f"{apart}-gone", "none"), ("other", apart, "r")):
+            with pytest.raises(CheckpointError, match=rf"expected those of the run r\w+ at .*{run}, got {got}"):
+                RunningTopology(topology, spark, tmp_path / run, settings(place))
+        with pytest.raises(
+            ConfigError, match=r"'engine.checkpoint': expected a place that Spark can write, got s3a://"
+        ):
+            RunningTopology(topology, spark, tmp_path / "new", settings("s3a://bucket/run"))

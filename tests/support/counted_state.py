@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from foretide.depot import joined
 from foretide.state.clock import Timing
 from foretide.state.keys import encode_keys, partitions_of
 from foretide.state.ledger import StateLedger
@@ -23,10 +24,16 @@ class Counting:
     """Counts keys batch by batch as tasks do, each batch with another number of tasks."""
 
     def __init__(
-        self, root: Path, partitions: int = 8, views: str = "views", timing: Timing | None = None, batch: int = 0
+        self,
+        root: Path,
+        partitions: int = 8,
+        views: str = "views",
+        timing: Timing | None = None,
+        batch: int = 0,
+        place: str | None = None,
     ) -> None:
         self.ledger = StateLedger(
-            root / "state" / "count",
+            joined(place or str(root), "state", "count"),
             "count",
             "r1",
             7,
@@ -86,7 +93,7 @@ def expected(batches: int = 30) -> list[dict[str, int]]:
     return [*({"key": key, "n": batches} for key in range(10)), {"key": 101, "n": 1}]
 
 
-def found(root: Path) -> list[dict[str, int]]:
+def found(root: str | Path) -> list[dict[str, int]]:
     return sorted(read_state(root, "count").to_pylist(), key=lambda row: int(row["key"]))
 
 

@@ -75,7 +75,7 @@ def detached_loop(
     topology : Topology
         What runs.
     path : path
-        The directory that it runs in.
+        The directory that it runs in, or its URI, of a driver on this machine.
     store : RunStore
         Where the driver records it.
     run : str
@@ -86,7 +86,7 @@ def detached_loop(
     steering = steering or Steering()
     rehearsal = Rehearsal(topology, steering)
     rehearsal.start()
-    loop, runtime = steering.settings.loop, RuntimeStore(Workspace(Path(path).absolute()).runtime)
+    loop, runtime = steering.settings.loop, RuntimeStore(Workspace.at(path).runtime)
     events = EventLog() if steering.events is None else steering.events
     parts = Parts(
         metrics=StoredMetrics(store, run, loop.history * loop.sample_s),

@@ -83,6 +83,11 @@ class EngineSettings(Settings):
     room_timeout_s: float = Field(
         default=600.0, gt=0, description="Seconds that a stage waits for room on a full edge before it fails."
     )
+    checkpoint: str = Field(
+        default="",
+        description="Where Spark keeps its checkpoints, as Spark writes it: a folder of the driver's, or a URI such as "
+        "s3a://bucket/run; a folder for each stage is made there. Unset: in the run's directory.",
+    )
     sync_files: bool = Field(default=False, description="Whether segments are forced to disk before they are named.")
     edges: Literal["files", "kafka"] = Field(
         default="files", description="Where queued edges are kept: in files of the run's directory, or in Kafka."

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from foretide.depot import is_remote, open_depot
 from foretide.state.clock import Clock, Timing
 from foretide.transport.contract import Piece
 
@@ -53,6 +54,9 @@ class Snapshot:
 
     def read(self) -> pa.Table:
         """Return its keys and states, as rows of the changelog."""
+        if is_remote(self.path):
+            folder, _, name = self.path.rpartition("/")
+            return pa.ipc.open_file(pa.BufferReader(open_depot(folder).read(name))).read_all()
         with pa.memory_map(self.path) as file:
             return pa.ipc.open_file(file).read_all()
 

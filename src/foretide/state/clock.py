@@ -6,13 +6,14 @@ import json
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
-from foretide.files import replace_json
+from foretide.depot import Depot
 from foretide.traces.replay import EVENT_TIME
 
 __all__ = ["MICROS", "Clock", "ClockFile", "Timing"]
+
+_FILE = "clock.json"
 
 MICROS = 1_000_000
 
@@ -87,17 +88,16 @@ class ClockFile:
 
     Parameters
     ----------
-    path : path
-        The file.
+    depot : Depot
+        Where the file is.
     watermark_s : float, optional
         How far the watermark is behind the latest event.
-    fsync : bool
-        Whether it survives a power failure.
 
     Examples
     --------
     >>> import tempfile
-    >>> clocks = ClockFile(Path(tempfile.mkdtemp()) / "clock.json", watermark_s=2.0)
+    >>> from foretide.depot import open_depot
+    >>> clocks = ClockFile(open_depot(tempfile.mkdtemp()), watermark_s=2.0)
     >>> clocks.at(0).watermark_us is None
     True
     >>> clocks.saw(5 * MICROS)
@@ -105,20 +105,22 @@ class ClockFile:
     (True, 3000000)
     """
 
-    def __init__(self, path: Path, watermark_s: float | None, *, fsync: bool = False) -> None:
-        self._path, self._fsync, self._behind_us = path, fsync, round((watermark_s or 0.0) * MICROS)
+    def __init__(self, depot: Depot, watermark_s: float | None) -> None:
+        self._depot, self._behind_us = depot, round((watermark_s or 0.0) * MICROS)
         self._last: Clock | None = None
         self._watermark_us: int | None = None
         self._columns = ""
-        if path.exists():
-            self._last = Clock(**json.loads(path.read_text(encoding="utf-8")))
-            self._watermark_us, self._columns = self._last.watermark_us, self._last.columns
+        try:
+            self._last = Clock(**json.loads(depot.read(_FILE)))
+        except FileNotFoundError:
+            return
+        self._watermark_us, self._columns = self._last.watermark_us, self._last.columns
 
     def at(self, batch: int) -> Clock:
         """Return the time of a batch: written down before the batch begins, and never another one after that."""
         if self._last is None or self._last.batch != batch:
             self._last = Clock(batch, time.time_ns() // 1_000, self._watermark_us, self._columns)
-            replace_json(self._path, asdict(self._last), fsync=self._fsync)
+            self._depot.put(_FILE, json.dumps(asdict(self._last)).encode())
         return self._last
 
     def saw(self, latest_us: int | None, columns: str = "") -> None:

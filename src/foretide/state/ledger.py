@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from foretide.depot import Depot, joined, open_depot
 from foretide.errors import ConfigError
-from foretide.files import replace_json
 from foretide.state.changes import PARTITION, Snapshot, StateOrder
 from foretide.state.clock import ClockFile, Timing
 from foretide.state.deal import Costs, deal_out
@@ -33,7 +33,7 @@ __all__ = [
 
 #: What there is in the directory of a state: its changelog, its snapshots, and what it is.
 CHANGES, SNAPSHOTS, DESCRIPTION = "changes", "snapshots", "state.json"
-_SNAPSHOTS, _CLOCK = "snapshots.json", "clock.json"
+_SNAPSHOTS = "snapshots.json"
 
 # Under this name the changelog knows what no snapshot has yet.
 _READER = "snapshots"
@@ -49,7 +49,7 @@ class StateLedger:
     Parameters
     ----------
     root : path
-        The directory of the state: its changelog, its snapshots, and a file that describes it.
+        The directory of the state, or its URI: its changelog, its snapshots, and a file that describes it.
     operator, run : str
         Whose state, and of which run.
     partitions : int
@@ -73,7 +73,7 @@ class StateLedger:
 
     def __init__(
         self,
-        root: Path,
+        root: str | Path,
         operator: str,
         run: str,
         writer: int,
@@ -84,21 +84,22 @@ class StateLedger:
         timing: Timing | None = None,
         fsync: bool = True,
     ) -> None:
-        self.operator, self.writer, self._root = operator, writer, root
+        self.operator, self.writer, self._depot = operator, writer, open_depot(root, fsync=fsync)
         self._describe({"operator": operator, "partitions": partitions, "key": list(key), "columns": columns})
-        self._home = home_of(root)
+        divided = _home_name(self._depot)
+        self._home = self._depot.inside(divided) if divided else self._depot
         # Views of a state that was divided otherwise are others.
-        self.run = run if self._home == root else f"{run}.{self._home.name}"
+        self.run = f"{run}.{divided}" if divided else run
         # Snapshots bound it, not a number of bytes.
         self.log = ArrowLog(
-            self._home / CHANGES,
+            joined(self._home.uri, CHANGES),
             edge=f"state of {operator}",
             settings=ArrowLogSettings(max_bytes=1 << 62, fsync=fsync),
         )
         self.log.register(_READER)
         self._timing = timing or Timing()
-        self._clocks = ClockFile(root / _CLOCK, self._timing.watermark_s, fsync=fsync)
-        self._snapshots = read_snapshots(self._home)
+        self._clocks = ClockFile(self._depot, self._timing.watermark_s)
+        self._snapshots = read_snapshots(self._home.uri)
         self._changed = self._scan(partitions)
         self._recent: deque[tuple[tuple[int, Piece], ...]] = deque(maxlen=_RECENT)
         self._costs = Costs(partitions)
@@ -127,7 +128,7 @@ class StateLedger:
         return StateOrder(
             operator=self.operator,
             run=self.run,
-            log=str(self.log.root),
+            log=self.log.place,
             writer=self.writer,
             base=base,
             deal=deal,
@@ -135,7 +136,7 @@ class StateLedger:
             recent=recent if recent and recent[-1][0] + recent[-1][1].rows == base else (),
             snapshots=self._snapshots,
             wanted=self._wanted(deal) if committed is None else frozenset(),
-            folder=str(self._home / SNAPSHOTS),
+            folder=joined(self._home.uri, SNAPSHOTS),
             timing=self._timing,
             clock=self._clocks.at(batch_id) if self._timing.needed else None,
         )
@@ -187,11 +188,10 @@ class StateLedger:
         """Put snapshots in the place of earlier ones, and give up the part of the changelog that nobody needs then."""
         old = [self._snapshots[partition].path for partition in taken if partition in self._snapshots]
         self._snapshots = {**self._snapshots, **taken}
-        write_snapshots(self._home, self._snapshots)
+        write_snapshots(self._home.uri, self._snapshots)
         self.log.commit(_READER, int(self._needed().min()))
-        for path in old:
-            if path not in {snapshot.path for snapshot in taken.values()}:
-                Path(path).unlink(missing_ok=True)
+        new = {snapshot.path for snapshot in taken.values()}
+        self._home.inside(SNAPSHOTS).delete(path.rpartition("/")[2] for path in old if path not in new)
 
     def _scan(self, partitions: int) -> NDArray[np.int64]:
         """Return up to where each partition has changed, by what the changelog has."""
@@ -205,14 +205,12 @@ class StateLedger:
 
     def _describe(self, described: Mapping[str, Any]) -> None:
         """Write down what the state is, or check that it is that."""
-        path = self._root / DESCRIPTION
-        if not path.exists():
-            self._root.mkdir(parents=True, exist_ok=True)
-            replace_json(path, described)
+        found = _read_json(self._depot, DESCRIPTION)
+        if found is None:
+            self._depot.put(DESCRIPTION, json.dumps(described).encode())
             return
-        found = json.loads(path.read_text(encoding="utf-8"))
         if found["partitions"] != described["partitions"]:
-            run, wanted = self._root.parents[1], int(described["partitions"])
+            run, wanted = self._depot.uri.rsplit("/", 2)[0], int(described["partitions"])
             raise other_partitions(run, self.operator, int(found["partitions"]), wanted)
         for what in ("key", "columns"):
             if found[what] != described[what]:
@@ -224,13 +222,27 @@ class StateLedger:
                 )
 
 
-def home_of(root: Path) -> Path:
+def home_of(root: str | Path) -> str:
     """Return where a state has its changelog and its snapshots: in its directory, or where it was divided anew."""
-    path = root / DESCRIPTION
-    return root / json.loads(path.read_text(encoding="utf-8")).get("home", "") if path.exists() else root
+    depot = open_depot(root)
+    name = _home_name(depot)
+    return joined(depot.uri, name) if name else depot.uri
 
 
-def other_partitions(run: Path, operator: str, found: int, wanted: int) -> ConfigError:
+def _home_name(depot: Depot) -> str:
+    """Return the folder of a state that was divided anew; empty for one that never was."""
+    return str((_read_json(depot, DESCRIPTION) or {}).get("home", ""))
+
+
+def _read_json(depot: Depot, name: str) -> dict[str, Any] | None:
+    try:
+        found: dict[str, Any] = json.loads(depot.read(name))
+    except FileNotFoundError:
+        return None
+    return found
+
+
+def other_partitions(run: str | Path, operator: str, found: int, wanted: int) -> ConfigError:
     """Return the error that the state of a run has other partitions than its topology declares."""
     return ConfigError(
         f"state of operator {operator!r}",
@@ -241,16 +253,13 @@ def other_partitions(run: Path, operator: str, found: int, wanted: int) -> Confi
     )
 
 
-def write_snapshots(home: Path, snapshots: Mapping[int, Snapshot], *, fsync: bool = False) -> None:
+def write_snapshots(home: str | Path, snapshots: Mapping[int, Snapshot], *, fsync: bool = False) -> None:
     """Make these the snapshots of a state, by partition."""
     entries = {str(partition): asdict(snapshot) for partition, snapshot in snapshots.items()}
-    replace_json(home / _SNAPSHOTS, entries, fsync=fsync)
+    open_depot(home, fsync=fsync).put(_SNAPSHOTS, json.dumps(entries).encode())
 
 
-def read_snapshots(home: Path) -> dict[int, Snapshot]:
+def read_snapshots(home: str | Path) -> dict[int, Snapshot]:
     """Return the last snapshot of each partition that has one, of the state that is kept there."""
-    path = home / _SNAPSHOTS
-    if not path.exists():
-        return {}
-    entries = json.loads(path.read_text(encoding="utf-8"))
+    entries = _read_json(open_depot(home), _SNAPSHOTS) or {}
     return {int(partition): Snapshot(**entry) for partition, entry in entries.items()}

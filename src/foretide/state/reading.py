@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from foretide.depot import joined
 from foretide.errors import ConfigError
 from foretide.state.changes import DELETED, EXPIRES, KEY, PARTITION, change_schema
 from foretide.state.keys import decode_key
@@ -24,9 +25,19 @@ __all__ = ["key_columns", "known_states", "latest_changes", "read_state"]
 _TRIES = 10
 
 
-def known_states(run: Path) -> list[str]:
+def known_states(run: str | Path) -> list[str]:
     """Return the operators whose state is kept in the directory of a run."""
-    return sorted(path.parent.name for path in Workspace(run).root.glob(f"state/*/{DESCRIPTION}"))
+    workspace = Workspace.at(run)
+    if not workspace.shared:
+        return sorted(path.parent.name for path in workspace.root.glob(f"state/*/{DESCRIPTION}"))
+    # Folders are not listed where there are none.
+    depot = workspace.depot
+    try:
+        stages = json.loads(depot.read("topology.json"))["stages"]
+    except FileNotFoundError:
+        return []
+    found = (operator for stage in stages.values() for operator in stage["keeps state of"])
+    return sorted(operator for operator in found if depot.size(f"state/{operator}/{DESCRIPTION}") is not None)
 
 
 def read_state(run: str | Path, operator: str) -> pa.Table:
@@ -37,7 +48,7 @@ def read_state(run: str | Path, operator: str) -> pa.Table:
     Parameters
     ----------
     run : path
-        The directory of the run, its ``--path``.
+        The directory of the run, or its URI: its ``--path``.
     operator : str
         The operator.
 
@@ -46,7 +57,7 @@ def read_state(run: str | Path, operator: str) -> pa.Table:
     ConfigError
         When the directory has no state of that operator.
     """
-    known = known_states(Path(run))
+    known = known_states(run)
     if operator not in known:
         close = difflib.get_close_matches(operator, known, n=1)
         raise ConfigError(
@@ -55,7 +66,7 @@ def read_state(run: str | Path, operator: str) -> pa.Table:
             got="another",
             remedy=f"did you mean {close[0]!r}?" if close else "give the directory that the run has as its --path",
         )
-    rows = latest_changes(_all_changes(Workspace(Path(run)).state(operator)))
+    rows = latest_changes(_all_changes(Workspace.at(run).place("state", operator)))
     keys = [decode_key(key) for key in rows[KEY].to_pylist()]
     columns = {name: pa.array([key[at] for key in keys]) for at, name in enumerate(key_columns(run, operator))}
     state = rows.drop_columns([PARTITION, KEY, DELETED])
@@ -65,11 +76,11 @@ def read_state(run: str | Path, operator: str) -> pa.Table:
 
 def key_columns(run: str | Path, operator: str) -> list[str]:
     """Return the columns that a state is kept by."""
-    described = Workspace(Path(run)).state(operator) / DESCRIPTION
-    return list(json.loads(described.read_text(encoding="utf-8"))["key"])
+    described = Workspace.at(run).depot.read(f"state/{operator}/{DESCRIPTION}")
+    return list(json.loads(described)["key"])
 
 
-def _all_changes(root: Path) -> pa.Table:
+def _all_changes(root: str) -> pa.Table:
     """Return snapshots, and then the changelog in its order."""
     parts = _read_together(root)
     # Whether states had an end of their lives may have changed on the way.
@@ -77,14 +88,14 @@ def _all_changes(root: Path) -> pa.Table:
     return pa.concat_tables(parts) if parts else change_schema(pa.schema([])).empty_table()
 
 
-def _read_together(root: Path) -> list[pa.Table]:
+def _read_together(root: str) -> list[pa.Table]:
     """Return the parts of a state, read again where the run has put a snapshot in the place of another meanwhile."""
     for left in range(_TRIES - 1, -1, -1):
         home = home_of(root)
         snapshots = read_snapshots(home)
         try:
             parts = [snapshot.read() for snapshot in snapshots.values()]
-            log = ArrowLog(home / CHANGES)
+            log = ArrowLog(joined(home, CHANGES))
             for piece in log.segments(log.first_offset(), log.end_offset()):
                 parts += [pa.Table.from_batches([rows]) for rows in piece.read()]
         except (OSError, CorruptLogError, OffsetError):

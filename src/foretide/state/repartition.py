@@ -63,9 +63,9 @@ def repartition_state(run: Path, operator: str, partitions: int) -> Repartitione
     StateError
         When the state is not complete, or not the same afterwards; it stays as it was then.
     """
-    root = Workspace(run).state(operator)
+    root = Workspace(run.absolute()).state(operator)
     described: dict[str, Any] = json.loads((root / DESCRIPTION).read_text(encoding="utf-8"))
-    old = _Divided(operator, home_of(root), int(described["partitions"]))
+    old = _Divided(operator, Path(home_of(root)), int(described["partitions"]))
     _clear(root, old.home)
     last = old.log.last_commit()
     since = old.log.end_offset() if last is None else last.base_offset

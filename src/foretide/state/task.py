@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from foretide.depot import joined, open_depot
 from foretide.state.changes import DELETED, EXPIRES, KEY, PARTITION, Snapshot, StateOrder, change_rows, change_schema
 from foretide.state.clock import MICROS
 from foretide.state.memory import DueKeys
@@ -142,9 +143,7 @@ class TaskState:
         return {partition: self._snapshot(partition) for partition in wanted}
 
     def _snapshot(self, partition: int) -> Snapshot:
-        folder = Path(self._order.folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        path = folder / f"{partition}-{self._order.base}.arrow"
+        name = f"{partition}-{self._order.base}.arrow"
         # One transaction reads all: keys and states belong together.
         items = list(self._views[partition].items())
         keys, states = [key for key, _ in items], [state for _, state in items]
@@ -155,11 +154,11 @@ class TaskState:
             self._coder.states(states),
             self._coder.expires(states) if self._order.timing.ttl_s is not None else None,
         )
-        unfinished = path.with_suffix(f".{id(self)}.tmp")
-        with pa.OSFile(str(unfinished), "wb") as file, pa.ipc.new_file(file, rows.schema) as writer:
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_file(sink, rows.schema) as writer:
             writer.write_batch(rows)
-        unfinished.replace(path)
-        return Snapshot(str(path), self._order.base, len(items))
+        open_depot(self._order.folder).put(name, memoryview(sink.getvalue()))
+        return Snapshot(joined(self._order.folder, name), self._order.base, len(items))
 
     def _bring_up(self, partitions: Iterable[int]) -> None:
         """Bring the views of partitions to where the batch begins."""

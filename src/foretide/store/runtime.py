@@ -10,8 +10,9 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from foretide.depot import Depot
 from foretide.errors import ConfigError
-from foretide.files import replace_json
+from foretide.files import replace_file
 from foretide.records import Hiring
 
 try:
@@ -89,12 +90,22 @@ class RuntimeConfig:
         return {**self.replicas, **self.overridden(now_s)}
 
 
+_KEPT = "runtime.json"
+
+
 class RuntimeStore:
     """A run-time configuration in one file of a file system that all its readers share.
 
     A reader sees the old configuration or the new one, never a mixture; a file that did not change is not read
     again. Several processes may write, a controller and a service for instance: each change is made to what is in
     force at that moment, one after another.
+
+    Parameters
+    ----------
+    path : path
+        The file.
+    keep : Depot, optional
+        Where each change made here is kept as well, so that a driver on another machine can go on with it.
 
     Examples
     --------
@@ -106,10 +117,22 @@ class RuntimeStore:
     2
     """
 
-    def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
+    def __init__(self, path: str | Path, keep: Depot | None = None) -> None:
+        self.path, self._keep = Path(path), keep
         self._seen: tuple[int, int, int] | None = None
         self._config = RuntimeConfig()
+
+    def restore(self) -> None:
+        """Take over what is kept elsewhere, where nothing is here or an earlier version."""
+        if self._keep is None:
+            return
+        try:
+            kept = self._keep.read(_KEPT)
+        except FileNotFoundError:
+            return
+        with self._alone():
+            if not self.path.exists() or json.loads(kept)["version"] > self.read().version:
+                replace_file(self.path, kept)
 
     def read(self) -> RuntimeConfig:
         """Return the configuration in force; the empty one while none was written.
@@ -142,7 +165,10 @@ class RuntimeStore:
 
     def _put(self, config: RuntimeConfig) -> RuntimeConfig:
         config = replace(config, version=self.read().version + 1)
-        replace_json(self.path, asdict(config))
+        body = json.dumps(asdict(config))
+        replace_file(self.path, body)
+        if self._keep is not None:
+            self._keep.put(_KEPT, body.encode())
         return self.read()
 
     def change(self, **changes: Any) -> RuntimeConfig:

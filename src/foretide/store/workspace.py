@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import uuid
 import weakref
 from dataclasses import dataclass
 from pathlib import Path
 
+from foretide.depot import Depot, is_remote, joined, open_depot
 from foretide.errors import ConfigError
-from foretide.files import claim_file
+from foretide.files import cache_directory
 
 try:
     import fcntl
@@ -20,6 +22,7 @@ __all__ = ["FAULT_FILE", "Hold", "Workspace"]
 
 #: The name of the file in which a stage's reader leaves an error, next to its limits.
 FAULT_FILE = "fault.json"
+_RUN_ID = "run-id"
 
 
 class Hold:
@@ -57,9 +60,43 @@ class Hold:
 
 @dataclass(frozen=True)
 class Workspace:
-    """A directory on a file system that driver and executors share."""
+    """Where a run keeps what must outlive it, and what its driver needs meanwhile.
+
+    Parameters
+    ----------
+    root : Path
+        The driver's directory.
+    shared : str
+        The URI of a folder in an object store for what executors read and write, and for what must outlive the
+        driver's machine; by default all of that is in the driver's directory as well.
+    """
 
     root: Path
+    shared: str = ""
+
+    @classmethod
+    def at(cls, place: str | Path) -> Workspace:
+        """Return the workspace of a run at a path, or at a URI; then the driver's directory is in the user's cache.
+
+        Raises
+        ------
+        ConfigError
+            When the URI is not one of an object store that is known.
+        """
+        if not is_remote(place):
+            return cls(Path(place).absolute())
+        uri = open_depot(place).uri
+        name = hashlib.sha256(uri.encode()).hexdigest()[:16]
+        return cls(cache_directory() / "runs" / name, uri)
+
+    @property
+    def depot(self) -> Depot:
+        """Where the files are that must outlive the driver."""
+        return open_depot(self.place())
+
+    def place(self, *parts: str) -> str:
+        """Return the path or URI of what executors read and write."""
+        return joined(self.shared or str(self.root), *parts)
 
     def checkpoint(self, stage: str) -> Path:
         """Return the directory of a stage's Spark checkpoint."""
@@ -77,9 +114,9 @@ class Workspace:
         """Return the file with the batch that Spark has planned for a stage."""
         return self.root / "stages" / stage / "planned.json"
 
-    def unread(self, stage: str) -> Path:
-        """Return the directory for what could not be made rows of, until the batch under way is committed."""
-        return self.root / "stages" / stage / "unread"
+    def unread(self, stage: str) -> str:
+        """Return the place for what could not be made rows of, until the batch under way is committed."""
+        return self.place("stages", stage, "unread")
 
     def live(self, stage: str) -> Path:
         """Return the file that says how the topics of a live stage are cut into strands."""
@@ -109,13 +146,13 @@ class Workspace:
 
     def run_id(self) -> str:
         """Return the name under which sinks know the batches of this directory; it is made at the first call."""
-        file = self.root / "run-id"
-        if not file.exists():
-            file.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            return self.depot.read(_RUN_ID).decode()
+        except FileNotFoundError:
             # A letter first: readers of partitioned files would take digits for a number. If two processes make it, one
             # wins.
-            claim_file(file, f"r{uuid.uuid4().hex[:12]}")
-        return file.read_text(encoding="utf-8")
+            self.depot.put_if_absent(_RUN_ID, f"r{uuid.uuid4().hex[:12]}".encode())
+        return self.depot.read(_RUN_ID).decode()
 
     def hold(self, *, alone: bool = False) -> Hold:
         """Let nobody change what is kept here until the hold is released, or its process ends.

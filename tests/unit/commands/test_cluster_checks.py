@@ -33,7 +33,7 @@ def checks(monkeypatch: pytest.MonkeyPatch, found: Any) -> dict[str, Check]:
         return ClusterProbe(3.0, tuple(found))
 
     monkeypatch.setattr(probe, "probe_cluster", probe_cluster)
-    return {check.name: check for check in cluster_checks("yarn", Path("/runs"), {})}
+    return {check.name: check for check in cluster_checks("yarn", "/runs", {})}
 
 
 def test_executors_that_are_alike_and_see_the_directory_are_well(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -76,9 +76,12 @@ def test_operators_on_dataframes_need_it_for_their_state_and_for_what_cannot_be_
         return job.build()
 
     assert named(frames("kafka", stateful=False, servers="b:9092", topic="t")) == {
-        "operator 'frame' on DataFrames": "/run"
+        "operator 'frame' on DataFrames, for what cannot be read": "/run"
     }
-    assert named(frames("files", stateful=True, path="s3a://b/in")) == {"operator 'frame' on DataFrames": "/run"}
+    state = frames("files", stateful=True, path="s3a://b/in")
+    assert named(state) == {"state of operator 'frame' on DataFrames": "/run"}
+    assert named(state, checkpoint="/shared") == {"state of operator 'frame' on DataFrames": "/shared"}
+    assert named(state, checkpoint="hdfs:///runs") == {"state of operator 'frame' on DataFrames": ""}
     assert named(frames("files", stateful=False, path="s3a://b/in")) == {}
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from foretide.depot import open_depot
 from foretide.state.clock import MICROS, ClockFile, Timing
 from foretide.state.keys import decode_key, encode_keys, partitions_of
 from foretide.state.ledger import StateLedger
@@ -172,10 +173,10 @@ def test_a_view_counts_keys_and_finds_those_that_are_due(tmp_path: Path) -> None
 
 
 def test_a_watermark_is_behind_the_latest_event_and_never_goes_back(tmp_path: Path) -> None:
-    clocks = ClockFile(tmp_path / "clock.json", 5.0)
+    clocks = ClockFile(open_depot(tmp_path), 5.0)
     clocks.saw(20 * MICROS, "0a")
     assert (clocks.at(1).watermark_us, clocks.at(1).columns) == (15 * MICROS, "0a")
     clocks.saw(17 * MICROS)
     clocks.saw(None)
     assert (clocks.at(2).watermark_us, clocks.at(2).columns) == (15 * MICROS, "0a")
-    assert ClockFile(tmp_path / "clock.json", 5.0).at(2) == clocks.at(2)
+    assert ClockFile(open_depot(tmp_path), 5.0).at(2) == clocks.at(2)

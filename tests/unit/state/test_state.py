@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from counted_state import SCHEMA, Counting
+from counted_state import SCHEMA, Counting, counted, expected, found
 from hypothesis import given
 from hypothesis import strategies as st
+from object_stores import keep_in_memory
 from typer.testing import CliRunner
 
 from foretide.cli import app
+from foretide.depot import open_depot
 from foretide.errors import ConfigError
 from foretide.state.changes import Snapshot
 from foretide.state.deal import Costs, Dealt, deal_out
@@ -249,6 +251,28 @@ def test_a_state_that_is_read_while_snapshots_are_replaced_is_whole(
 
     monkeypatch.setattr(Snapshot, "read", slowly)
     assert read_state(tmp_path, "count").to_pydict()["n"] == [counting.batch] * 3
+
+
+def test_a_state_lives_in_an_object_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    keep_in_memory(monkeypatch)
+    monkeypatch.setattr("foretide.state.ledger._LEAST_ROWS", 10)
+    place, depot = "s3://bucket/run", open_depot("s3://bucket/run")
+    counting = counted(tmp_path, place=place)
+    assert depot.names("state/count/snapshots") and not (tmp_path / "state").exists()
+    # Elsewhere, without views: from what is kept.
+    again = Counting(tmp_path, place=place, views="others", batch=counting.batch)
+    assert again.run(list(range(10))) == dict.fromkeys(range(10), 30)
+    assert read_state_error(place) == "one whose state is kept in s3://bucket/run: there is none"
+    depot.put("topology.json", b'{"stages": {"in": {"keeps state of": ["count", "elsewhere"]}}}')
+    assert found(place) == expected(31)
+    shown = CliRunner().invoke(app, ["state", place, "count", "--key", "101", "--json"])
+    assert shown.stdout == '{"key": 101, "n": 1}\n'
+
+
+def read_state_error(place: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        read_state(place, "count")
+    return caught.value.expected
 
 
 def test_a_state_without_changes_is_empty(tmp_path: Path) -> None:

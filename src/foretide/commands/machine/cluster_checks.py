@@ -6,7 +6,6 @@ import platform
 import re
 import socket
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from foretide._version import __version__
@@ -24,7 +23,7 @@ _ENVIRONMENT = (
 )
 
 
-def cluster_checks(master: str, folder: Path, settings: Mapping[str, str]) -> Iterator[Check]:
+def cluster_checks(master: str, folder: str, settings: Mapping[str, str]) -> Iterator[Check]:
     """Yield what is found on a cluster: its executors, what runs there, and whether they see `folder`."""
     if unreachable := _unreachable(master):
         remedy = "start it, or correct --master"
@@ -76,7 +75,7 @@ def _versions(sights: tuple[Sight, ...]) -> Check:
     return Check("environment", "fail" if serious else "warn", found, f"here: {here[0]}, {here[1]}; {_ENVIRONMENT}")
 
 
-def _shared(sights: tuple[Sight, ...], folder: Path) -> Check:
+def _shared(sights: tuple[Sight, ...], folder: str) -> Check:
     blind = [sight for sight in sights if sight.missing]
     if not blind:
         return Check("shared directory", "ok", f"executors see {folder}: everything runs with a --path there")

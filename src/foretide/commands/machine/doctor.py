@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import tempfile
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -38,8 +37,11 @@ def doctor(
         ),
     ] = None,
     path: Annotated[
-        Path | None,
-        typer.Option(help="With --master: the directory that a run is to have; else one for temporary files."),
+        str | None,
+        typer.Option(
+            help="With --master: the directory that a run is to have, or its URI; else one for temporary files.",
+            metavar="DIR|URI",
+        ),
     ] = None,
     conf: Annotated[
         list[str] | None, typer.Option(help="With --master: a setting of Spark's, as in foretide run.", metavar=CONF)
@@ -66,7 +68,7 @@ def doctor(
         found = list(all_checks(quick=quick or master is not None))
         if master is not None:
             with tempfile.TemporaryDirectory(prefix="foretide-") as folder:
-                found += cluster_checks(master, path or Path(folder), settings)
+                found += cluster_checks(master, path or folder, settings)
         return found
 
     if as_json or not console.is_terminal:

@@ -144,8 +144,12 @@ def run(
         ),
     ] = None,
     path: Annotated[
-        Path | None,
-        typer.Option(help="Where to keep checkpoints, to go on from later; else nothing is kept.", metavar="DIR"),
+        str | None,
+        typer.Option(
+            help="Where to keep checkpoints, queued edges and state, to go on from later: a directory, or a folder of "
+            "an object store such as s3://bucket/run. Else nothing is kept.",
+            metavar="DIR|URI",
+        ),
     ] = None,
     payload: Annotated[str | None, typer.Option(help="What events of the trace carry, such as 'words'.")] = None,
     seed: Annotated[int | None, typer.Option(help="Generate other events of the same kind.")] = None,
@@ -309,7 +313,7 @@ def _seconds(minutes: float | None) -> float | None:
     return None if minutes is None else minutes * 60
 
 
-def _check_path(path: Path | None, topology: Topology, engine: EngineSettings, master: str) -> None:
+def _check_path(path: str | None, topology: Topology, engine: EngineSettings, master: str) -> None:
     """Refuse, before Spark starts, to run without a directory what needs one that executors see."""
     from foretide.spark import compile_stages
     from foretide.spark.driver.sharing import check_given, shared_places

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -12,7 +11,7 @@ __all__ = ["state"]
 
 
 def state(
-    run: Annotated[Path, typer.Argument(help="The directory of the run: its --path.", metavar="DIR")],
+    run: Annotated[str, typer.Argument(help="The directory of the run, or its URI: its --path.", metavar="DIR|URI")],
     operator: Annotated[str | None, typer.Argument(help="The operator; without one, those that keep state.")] = None,
     key: Annotated[
         str | None, typer.Option(help="Show this key alone; the columns of a longer key are separated by commas.")
@@ -37,7 +36,7 @@ def state(
     if operator is None:
         known = known_states(run)
         if not known:
-            raise ConfigError("DIR", expected="the --path of a run whose operators keep state", got=str(run))
+            raise ConfigError("DIR", expected="the --path of a run whose operators keep state", got=run)
         for id in known:
             console.print(f"{id}  {read_state(run, id).num_rows:,} keys", highlight=False)
         return

@@ -16,7 +16,10 @@ __all__ = ["steer"]
 
 def steer(
     run: Annotated[str, typer.Argument(help="The run: an id, the beginning of one, a name, or 'latest'.")],
-    path: Annotated[Path, typer.Option(help="The directory that it runs in: its --path.", metavar="DIR")],
+    path: Annotated[
+        str,
+        typer.Option(help="The directory that it runs in, on this machine, or its URI: its --path.", metavar="DIR|URI"),
+    ],
     policy: Annotated[
         str | None, typer.Option(help="Who decides: a planner, as in 'pasps' or 'pasps:lr', static-min or static-peak.")
     ] = None,

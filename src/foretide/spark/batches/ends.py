@@ -170,7 +170,7 @@ def letter_log(workspace: Workspace, settings: EngineSettings) -> ArrowLog:
     """Return the log of a run's dead letters."""
     most = min(settings.log_max_bytes, _LETTERS_BYTES)
     return ArrowLog(
-        workspace.dead_letters,
+        workspace.place("dead-letters"),
         edge="dead letters",
         settings=ArrowLogSettings(max_bytes=most, fsync=settings.sync_files),
     )

@@ -17,7 +17,12 @@ from foretide.compile.stages import Stage, StageGraph
 from foretide.errors import ForetideError
 from foretide.records.sharing import share_out
 from foretide.spark.batches.admission import Admission, Reading
-from foretide.spark.batches.checkpoint_files import last_batch, quick_checkpoint_files
+from foretide.spark.batches.checkpoint_files import (
+    checkpoint_location,
+    is_unfinished,
+    last_batch,
+    quick_checkpoint_files,
+)
 from foretide.spark.batches.drops import Drop, DropWatch, too_old_of
 from foretide.spark.batches.ends import StageEnds
 from foretide.spark.batches.failures import FailureWatch
@@ -141,11 +146,12 @@ class StageRunner:
         self._spark.sparkContext.environment["SPARK_SIMPLIFIED_TRACEBACK"] = "1"
         self._write_limit()
         self._workspace.fault(self.stage.id).unlink(missing_ok=True)
+        location = checkpoint_location(self._workspace, self.stage.id, self.settings.checkpoint)
         writer = (
             self._feed.open(self._spark)
             .writeStream.foreachBatch(self.run_batch)
             .queryName(f"{self._topology.name}/{self.stage.id}")
-            .option("checkpointLocation", str(self._workspace.checkpoint(self.stage.id)))
+            .option("checkpointLocation", location)
             .trigger(processingTime=f"{int(self.settings.trigger_s * 1000)} milliseconds")
         )
         head = self._head
@@ -153,7 +159,7 @@ class StageRunner:
             writer = writer.outputMode(output_mode(head))
         elif head is not None and "output_mode" in head.options:
             writer = writer.outputMode(head.options["output_mode"])
-        with quick_checkpoint_files(self._spark), state_settings(self._spark, head):
+        with quick_checkpoint_files(self._spark, location), state_settings(self._spark, head):
             self.query = writer.start()
 
     def run_batch(self, frame: DataFrame, batch_id: int) -> None:
@@ -208,9 +214,12 @@ class StageRunner:
 
         What only Spark can read does not pause: there is nearly always such a batch.
         """
+        if not isinstance(self._feed, SliceFeed) or self.query is None:
+            return False
+        if self.settings.checkpoint or self._workspace.shared:
+            return is_unfinished(self.query)
         checkpoint = self._workspace.checkpoint(self.stage.id)
-        pauses = isinstance(self._feed, SliceFeed)
-        return pauses and last_batch(checkpoint / "offsets") != last_batch(checkpoint / "commits")
+        return last_batch(checkpoint / "offsets") != last_batch(checkpoint / "commits")
 
     def positions(self) -> tuple[Positions, Positions]:
         """Return how far it has read: after the last batch that is through, and after the last one planned."""

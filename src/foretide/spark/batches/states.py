@@ -82,7 +82,7 @@ class StageStates:
         first, place = len(topology.edges), topology.layout.operator_index
         self._ledgers = [
             StateLedger(
-                workspace.state(operator.id),
+                workspace.place("state", operator.id),
                 operator.id,
                 workspace.run_id(),
                 first + place[operator.id],

@@ -7,14 +7,18 @@ import logging
 from collections.abc import Iterator
 from typing import Any
 
+from pyspark.sql import SparkSession
+
 from foretide.compile.stages import Stage, StageGraph
-from foretide.files import replace_json
+from foretide.depot import Depot
+from foretide.spark.batches.checkpoint_files import check_writable, checkpoint_root
 from foretide.spark.errors import CheckpointError
 from foretide.store.workspace import Workspace
 
-__all__ = ["check_checkpoint", "differences"]
+__all__ = ["check_checkpoint", "claim_checkpoints", "differences"]
 
 _LOG = logging.getLogger(__name__)
+_TOPOLOGY = "topology.json"
 
 
 def check_checkpoint(graph: StageGraph, workspace: Workspace) -> None:
@@ -29,19 +33,64 @@ def check_checkpoint(graph: StageGraph, workspace: Workspace) -> None:
         Naming what differs.
     """
     now = _shape(graph)
-    if workspace.topology.exists():
-        before = json.loads(workspace.topology.read_text(encoding="utf-8"))
+    before = _read(workspace.depot)
+    if before is not None:
         found = list(differences(before["stages"], now["stages"], "stage"))
         inside = list(differences(before["operators"], now["operators"], "operator"))
         if found:
             raise CheckpointError(
-                f"directory {workspace.root}: expected the topology that ran there, got one in which "
+                f"directory {workspace.place()}: expected the topology that ran there, got one in which "
                 f"{'; '.join([*found, *inside])}; use another directory, or restore the topology"
             )
         if inside:
             _LOG.info("going on from the checkpoint although %s: no state or position depends on it", "; ".join(inside))
-    workspace.root.mkdir(parents=True, exist_ok=True)
-    replace_json(workspace.topology, now)
+    if now != before:
+        workspace.depot.put(_TOPOLOGY, json.dumps(now).encode())
+
+
+def _read(depot: Depot) -> dict[str, Any] | None:
+    try:
+        found: dict[str, Any] = json.loads(depot.read(_TOPOLOGY))
+    except FileNotFoundError:
+        return None
+    return found
+
+
+def claim_checkpoints(spark: SparkSession, workspace: Workspace, given: str) -> None:
+    """See to it that checkpoints which lie apart from a run's directory are its own; a new run makes them its own.
+
+    Spark writes them, and goes on from whatever it finds. Those of another run, or none where the run has begun, would
+    let rows be skipped or come twice.
+
+    Raises
+    ------
+    CheckpointError
+        When they are another's, or gone.
+    ConfigError
+        When Spark cannot write there.
+    """
+    if not given and not workspace.shared:
+        return
+    folder, run = checkpoint_root(workspace, given).rstrip("/"), workspace.run_id()
+    check_writable(spark, folder)
+    jvm: Any = spark.sparkContext._jvm
+    path = jvm.org.apache.hadoop.fs.Path(f"{folder}/foretide-run")
+    files = path.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())
+    if files.exists(path):
+        stream = files.open(path)
+        found = str(jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+        stream.close()
+    elif _read(workspace.depot) is None:
+        stream, found = files.create(path, False), run
+        stream.write(bytearray(run.encode()))
+        stream.close()
+    else:
+        found = "none"
+    if found != run:
+        raise CheckpointError(
+            f"checkpoints in {folder}: expected those of the run {run} at {workspace.place()}, got {found}; give the "
+            "place that they were in (--engine checkpoint=...), or start another run"
+        )
 
 
 def differences(before: dict[str, Any], now: dict[str, Any], kind: str) -> Iterator[str]:

@@ -91,7 +91,7 @@ def repartition_checkpoint(
             check_room(checkpoint, size)
             copy = checkpoint.with_name(checkpoint.name + _NEW)
             shutil.copytree(checkpoint, copy, copy_function=_link)
-            with quick_checkpoint_files(spark):
+            with quick_checkpoint_files(spark, f"file://{checkpoint}"):
                 manager.repartition(str(copy), partitions)
             found = _digests(spark, copy, last + 1)
             if found != kept:

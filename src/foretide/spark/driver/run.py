@@ -37,7 +37,7 @@ class RunOptions:
     topology : Topology
         What to run.
     path : path, optional
-        The directory of checkpoints and queued edges, which driver and executors share, and in which a later run goes
+        The directory of checkpoints and queued edges, or the URI of a folder in an object store, where a later run goes
         on; without it, a temporary one that ends with the run.
     seconds : float, optional
         How long; without it, until all input of finite sources is through.
@@ -50,7 +50,7 @@ class RunOptions:
     """
 
     topology: Topology
-    path: Path | None = None
+    path: str | Path | None = None
     seconds: float | None = None
     replicas: Mapping[str, int] = field(default_factory=dict)
     settings: EngineSettings = field(default_factory=EngineSettings)
@@ -224,7 +224,7 @@ class TopologyRun:
         return "time is up" if time.monotonic() >= deadline_s else None
 
 
-def _directory(path: Path | None, stack: ExitStack) -> Path:
+def _directory(path: str | Path | None, stack: ExitStack) -> str | Path:
     """Return where a run keeps its checkpoints; a temporary directory lives as long as `stack`."""
     if path is not None:
         return path

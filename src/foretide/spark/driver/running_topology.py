@@ -19,10 +19,10 @@ from foretide.spark.batches.drops import Drop
 from foretide.spark.batches.routing import check_options
 from foretide.spark.batches.stage_runner import StageRunner
 from foretide.spark.batches.states import HotKey, StateSize
-from foretide.spark.driver.checkpoint import check_checkpoint
+from foretide.spark.driver.checkpoint import check_checkpoint, claim_checkpoints
 from foretide.spark.driver.query_progress import ProgressLog
 from foretide.spark.driver.repartition import check_partitions
-from foretide.spark.driver.sharing import check_sharing, shared_places
+from foretide.spark.driver.sharing import check_sharing, share_credentials, shared_places
 from foretide.spark.inputs.edges import EdgeStore
 from foretide.spark.inputs.frames import OWN_KINDS
 from foretide.spark.inputs.positions import InputState, PositionReader
@@ -58,8 +58,8 @@ def start(
     spark : SparkSession
         Where; `create_session` makes one with the settings that Foretide relies on.
     path : path
-        The directory of checkpoints and queued edges, which driver and executors share. A topology that ran
-        there before continues exactly where it was.
+        The directory of checkpoints and queued edges, or the URI of a folder in an object store. Where something goes
+        through files, executors must see it, too. A topology that ran there before continues exactly where it was.
     settings : EngineSettings
         How.
 
@@ -85,12 +85,18 @@ class RunningTopology:
         self.topology = topology
         self.settings = settings or EngineSettings()
         self.graph: StageGraph = live_graph(compile_stages(topology), self.settings)
-        self._workspace = Workspace(Path(path).absolute())
+        self._workspace = Workspace.at(path)
+        _check_live(self.graph, self._workspace)
+        self._workspace.depot.check()
+        self._places = shared_places(self.graph, self._workspace.place(), self.settings)
+        share_credentials(spark, [self._workspace.place(), *(str(place.folder) for place in self._places)])
         self._hold = self._workspace.hold()
+        claim_checkpoints(spark, self._workspace, self.settings.checkpoint)
         check_checkpoint(self.graph, self._workspace)
         check_ways(self.graph, self._workspace)
         check_partitions(self.graph, self._workspace)
-        self._runtime = RuntimeStore(self._workspace.runtime)
+        self._runtime = RuntimeStore(self._workspace.runtime, self._workspace.depot if self._workspace.shared else None)
+        self._runtime.restore()
         slots = sum(operator.replicas.maximum for operator in topology.operators)
         self._spark, self._progress = spark, ProgressLog() if self._foreign_sources() else None
         self._stages = [self._runner(stage) for stage in self.graph.stages]
@@ -125,7 +131,7 @@ class RunningTopology:
         ConfigError
             When executors on other machines do not see a directory that they need.
         """
-        check_sharing(self._spark, shared_places(self.graph, self._workspace.root, self.settings))
+        check_sharing(self._spark, self._places)
         self._runtime.change(paused=False)
         if self._progress is not None:
             self._spark.streams.addListener(self._progress)
@@ -313,7 +319,7 @@ class RunningTopology:
     @property
     def dead_letters(self) -> ArrowLog:
         """The log of events that operators gave up on."""
-        return ArrowLog(self._workspace.dead_letters, edge="dead letters")
+        return ArrowLog(self._workspace.place("dead-letters"), edge="dead letters")
 
     def _runner(self, stage: Stage) -> StageRunner | LiveRunner:
         if stage.id not in self.graph.live:
@@ -343,3 +349,14 @@ class RunningTopology:
 
     def _settled(self) -> bool:
         return all(runner.settled() for runner in self._stages)
+
+
+def _check_live(graph: StageGraph, workspace: Workspace) -> None:
+    """Refuse live stages in an object store: how their topics are cut must outlive the driver, and is a file."""
+    if graph.live and workspace.shared:
+        raise ConfigError(
+            f"live stages {', '.join(sorted(graph.live))}",
+            expected="a run in a directory, where they keep how their topics are cut",
+            got=workspace.shared,
+            remedy="give --path a directory of the driver's: executors need not see it for live stages",
+        )

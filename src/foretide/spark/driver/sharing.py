@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,16 +11,22 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from foretide.compile.stages import StageGraph
+from foretide.depot import is_remote, open_depot
 from foretide.errors import ConfigError
 from foretide.spark.inputs.frames import OWN_KINDS
+from foretide.spark.inputs.registration import register_sources
 from foretide.spark.pool.sight import look_around
 from foretide.spark.settings import EngineSettings
 
-__all__ = ["SharedPlace", "check_given", "check_sharing", "on_this_machine", "shared_places"]
+__all__ = ["SharedPlace", "check_given", "check_sharing", "on_this_machine", "share_credentials", "shared_places"]
+
+# What the variables begin with by which clients of object stores find servers and credentials.
+_CREDENTIALS = ("AWS_", "AZURE_", "GOOGLE_")
 
 _REMEDY = (
-    "give {what} that all machines mount in the same place; queued edges can also be kept in Kafka "
-    "(--engine edges=kafka --engine kafka_servers=...), and results sent to a sink of kind kafka or postgres: a "
+    "give {what} that all machines mount in the same place, or a folder of an object store (s3://bucket/folder) that "
+    "all may reach; queued edges can also be kept in Kafka (--engine edges=kafka --engine kafka_servers=...), and "
+    "results sent to a sink of kind kafka or postgres: a "
     "topology of inline edges with such sinks needs nothing that is shared"
 )
 
@@ -53,9 +60,14 @@ def shared_places(graph: StageGraph, root: str | Path | None, settings: EngineSe
     for stage in graph.stages:
         found += [SharedPlace(f"state of operator {operator.id!r}", directory) for operator in stage.keyed]
         found += [
-            SharedPlace(f"operator {operator.id!r} on DataFrames", directory)
+            SharedPlace(f"state of operator {operator.id!r} on DataFrames", _checkpoints(root, settings))
             for operator in stage.operators
-            if operator.on_frames and (operator.stateful or _reads_itself(stage.sources))
+            if operator.on_frames and operator.stateful
+        ]
+        found += [
+            SharedPlace(f"operator {operator.id!r} on DataFrames, for what cannot be read", directory)
+            for operator in stage.operators
+            if operator.on_frames and _reads_itself(stage.sources)
         ]
         found += [
             SharedPlace(f"sink {sink.id!r} (parquet)", str(sink.connector.options["path"]))
@@ -68,6 +80,12 @@ def shared_places(graph: StageGraph, root: str | Path | None, settings: EngineSe
                 for name, path in _tables(operator.options.get("tables", {}))
             ]
     return found
+
+
+def _checkpoints(root: str | Path | None, settings: EngineSettings) -> str | None:
+    """Return where Spark's executors write state; empty where Spark's own clients do, past our port."""
+    place = settings.checkpoint or (None if root is None else str(root))
+    return "" if place is not None and is_remote(place) else place
 
 
 def _reads_itself(sources: Iterable[Any]) -> bool:
@@ -91,12 +109,28 @@ def check_sharing(spark: SparkSession, places: Sequence[SharedPlace]) -> None:
     """
     if not places or on_this_machine(str(spark.sparkContext.master)):
         return
-    folders = [str(Path(folder).absolute()) for folder in dict.fromkeys(place.folder for place in places) if folder]
+    folders = [_whole(folder) for folder in dict.fromkeys(place.folder for place in places) if folder]
     blind = [sight for sight in look_around(spark, folders) if sight.missing]
     if blind:
         missing = {folder for sight in blind for folder in sight.missing}
-        hit = [place for place in places if place.folder and str(Path(place.folder).absolute()) in missing]
+        hit = [place for place in places if place.folder and _whole(place.folder) in missing]
         raise _refused(hit, sorted(missing), f"executors that do not: {', '.join(str(sight) for sight in blind[:4])}")
+
+
+def share_credentials(spark: SparkSession, places: Iterable[str]) -> None:
+    """Give the Python workers of executors what says where object stores are, and who may, where one is used.
+
+    Spark does the same for its own clients. It is to be done before workers are started.
+    """
+    if any(is_remote(place) for place in places):
+        found = {name: value for name, value in os.environ.items() if name.startswith(_CREDENTIALS)}
+        spark.sparkContext.environment.update(found)
+        # What reads rows for operators on DataFrames has the surroundings of when it was made known.
+        register_sources(spark)
+
+
+def _whole(folder: str) -> str:
+    return open_depot(folder).uri
 
 
 def check_given(places: Sequence[SharedPlace], master: str) -> None:

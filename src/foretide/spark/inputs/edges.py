@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -50,7 +49,7 @@ class EdgeStore:
         """Return what `open_edge` needs for the edge called `name`, as plain data."""
         common: dict[str, Any] = {"max_bytes": self.settings.log_max_bytes}
         if self.settings.edges == "files":
-            return {"path": str(self.workspace.edge(name)), "fsync": self.settings.sync_files, **common}
+            return {"path": self.workspace.place("edges", name), "fsync": self.settings.sync_files, **common}
         return {
             "topic": f"foretide.{self.workspace.run_id()}.{name}",
             "servers": self.settings.kafka_servers,
@@ -67,7 +66,7 @@ def open_edge(options: dict[str, Any], edge: str, *, lenient: bool = False) -> L
     """Return the log that `EdgeStore.options` describes."""
     if "path" in options:
         given = {name: options[name] for name in ("max_bytes", "fsync") if name in options}
-        return ArrowLog(Path(options["path"]), edge=edge, settings=ArrowLogSettings(**given))
+        return ArrowLog(options["path"], edge=edge, settings=ArrowLogSettings(**given))
     if not options["servers"]:
         raise ConfigError(
             "engine.kafka_servers",

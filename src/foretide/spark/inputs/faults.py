@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -27,7 +27,9 @@ def leaving_fault(path: str | Path) -> Iterator[None]:
     try:
         yield
     except ForetideError as error:
-        replace_json(path, error_as_data(error))
+        # On another machine there may be no such folder; then the driver has Spark's stack trace.
+        with suppress(OSError):
+            replace_json(path, error_as_data(error))
         raise
 
 

@@ -18,6 +18,7 @@ from pyspark.sql.streaming.readwriter import DataStreamReader
 
 from foretide.compile.queues import QueueLimits
 from foretide.compile.stages import Stage
+from foretide.depot import is_remote, open_depot
 from foretide.errors import ConfigError, ForetideError
 from foretide.spark.columns import spark_schema
 from foretide.spark.inputs.columns import input_columns, united_columns
@@ -261,8 +262,7 @@ class RowFeed(SliceFeed):
         self._operator = operator
         self._columns = united_columns(input_columns(topology, stage), operator.id)
         replicas = {operator.id: operator.replicas.initial for operator in stage.operators}
-        unread = self._workspace.unread(stage.id)
-        self._cut = RowCut(replicas, edges.settings.tasks_per_slot, str(unread))
+        self._cut = RowCut(replicas, edges.settings.tasks_per_slot, self._workspace.unread(stage.id))
 
     def open(self, spark: SparkSession) -> DataFrame:
         """Return what the operator makes of the rows.
@@ -300,7 +300,12 @@ class RowFeed(SliceFeed):
     def finished(self) -> None:
         """Remember how far the stage has read, and forget what was set aside."""
         super().finished()
-        shutil.rmtree(self._cut.folder(self._batch.id), ignore_errors=True)
+        folder = self._cut.folder(self._batch.id)
+        if is_remote(folder):
+            depot = open_depot(folder)
+            depot.delete(depot.names())
+        else:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _check_interpreter(operator: str, python: str) -> None:

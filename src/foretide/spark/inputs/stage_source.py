@@ -22,7 +22,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pyspark.sql.types import StructType
 
 from foretide.clock import Clock, SystemClock
-from foretide.files import replace_json
+from foretide.depot import joined, open_depot
 from foretide.spark.columns import arrow_schema, conform
 from foretide.spark.inputs.contract import InputSpec, StageInput, TraceInput, deal, open_input
 from foretide.spark.inputs.faults import leaves_fault, leaving_fault
@@ -41,8 +41,8 @@ __all__ = ["LAST_BATCH", "RowCut", "StageDataSource", "StageFeed", "StageStreamR
 
 # Empty batches before the replay of a trace begins, and the longest that those after the first may take.
 _EMPTY_BATCHES, _EMPTY_US = 5, 3_000_000
-# What a part has left out since it is too old, beside its values that are no rows.
-_TOO_OLD = ".old"
+# Values of a part that are no rows, and what it has left out since it is too old.
+_LETTERS, _TOO_OLD = ".json", ".old"
 #: Under this name Spark's progress has what the last batch did, next to the inputs; no input can have this name.
 LAST_BATCH = "last batch"
 
@@ -65,9 +65,9 @@ class RowCut:
     tasks_per_slot: int
     unread: str
 
-    def folder(self, batch: str) -> Path:
+    def folder(self, batch: str) -> str:
         """Return the folder of one batch for values that cannot be made rows of."""
-        return Path(self.unread) / batch
+        return joined(self.unread, batch)
 
     def parts(self, active: Mapping[str, int]) -> int:
         """Return how many parts rows are cut into, under the replicas that are `active`.
@@ -121,11 +121,11 @@ class StageFeed:
 
 
 class RowPart(InputPartition):
-    """The rows of a batch that one task of Spark's reads, and the file for values that are no rows."""
+    """The rows of a batch that one task of Spark's reads, and the folder for values that are no rows."""
 
-    def __init__(self, slices: Sequence[Slice], unread: Path) -> None:
-        super().__init__(unread.name)
-        self.slices, self.unread = slices, unread
+    def __init__(self, slices: Sequence[Slice], unread: str, number: int) -> None:
+        super().__init__(number)
+        self.slices, self.unread, self.number = slices, unread, number
 
 
 @dataclass(frozen=True)
@@ -250,12 +250,12 @@ class StageStreamReader(DataSourceStreamReader):
             letters += getattr(piece, "letters", ())
             if left_out := getattr(piece, "too_old", 0):
                 too_old[piece.element] = too_old.get(piece.element, 0) + left_out
-        if letters or too_old:
-            partition.unread.parent.mkdir(parents=True, exist_ok=True)
+        depot = open_depot(partition.unread)
         if letters:
-            replace_json(partition.unread, [asdict(letter) for letter in letters])
+            found = [asdict(letter) for letter in letters]
+            depot.put(f"{partition.number}{_LETTERS}", json.dumps(found).encode())
         if too_old:
-            replace_json(partition.unread.with_suffix(_TOO_OLD), too_old)
+            depot.put(f"{partition.number}{_TOO_OLD}", json.dumps(too_old).encode())
 
     @leaves_fault
     def commit(self, end: dict[str, Any]) -> None:
@@ -281,14 +281,14 @@ class StageStreamReader(DataSourceStreamReader):
         planned.write(self._feed.planned_path)
         self._planned = planned
 
-    def _cut(self, cut: RowCut, end: Positions, unread: Path) -> list[RowPart]:
+    def _cut(self, cut: RowCut, end: Positions, unread: str) -> list[RowPart]:
         parts = cut.parts(self._runtime.read().active(self._clock.now_s()))
         try:
             dealt = deal(self._inputs, end, parts)
         except OffsetError as error:
             # A batch that Spark has forgotten to be done may have released its rows; the driver will know it again.
             dealt = [[_Gone(error.edge, error.expected, error.got, error.remedy)]]
-        return [RowPart(slices, unread / f"{number}.json") for number, slices in enumerate(dealt) if slices]
+        return [RowPart(slices, unread, number) for number, slices in enumerate(dealt) if slices]
 
     def _release_idle(self, idle: Mapping[str, Position]) -> None:
         """Let inputs without new rows drop all that was read.
@@ -353,15 +353,21 @@ class StageDataSource(DataSource):
             return StageStreamReader(feed, None if feed.cut is None else arrow_schema(schema))
 
 
-def read_unread(folder: Path) -> list[DeadLetter]:
+def read_unread(folder: str | Path) -> list[DeadLetter]:
     """Return the values of a batch that tasks could not make rows of, from its folder."""
-    files = sorted(folder.glob("*.json"))
-    return [DeadLetter(**letter) for file in files for letter in json.loads(file.read_text(encoding="utf-8"))]
+    return [DeadLetter(**letter) for letters in _contents(folder, _LETTERS) for letter in letters]
 
 
-def read_too_old(folder: Path) -> Counter[str]:
+def read_too_old(folder: str | Path) -> Counter[str]:
     """Return how many rows of a batch tasks have left out since they are too old, by input, from its folder."""
     found = Counter[str]()
-    for file in folder.glob(f"*{_TOO_OLD}"):
-        found.update(json.loads(file.read_text(encoding="utf-8")))
+    for counts in _contents(folder, _TOO_OLD):
+        found.update(counts)
     return found
+
+
+def _contents(folder: str | Path, suffix: str) -> Iterator[Any]:
+    depot = open_depot(folder)
+    for name in depot.names():
+        if name.endswith(suffix):
+            yield json.loads(depot.read(name))

@@ -13,6 +13,8 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from foretide._version import __version__
+from foretide.depot import is_remote, open_depot
+from foretide.errors import ForetideError
 from foretide.health.task_features import whoami
 
 __all__ = ["Sight", "look_around"]
@@ -53,35 +55,41 @@ def look_around(spark: SparkSession, places: Sequence[str | Path]) -> list[Sight
     context = spark.sparkContext
     tasks = max(2, 2 * int(context.defaultParallelism))
     with ExitStack() as stack:
-        marks = {str(place): str(stack.enter_context(_marked(Path(place)))) for place in places}
+        marks = {str(place): stack.enter_context(_marked(str(place))) for place in places}
         # Each executor tells once, however many of its tasks do.
         found = context.parallelize(range(tasks), tasks).mapPartitions(_Look(marks)).collect()
     return sorted(set(found), key=lambda sight: sight.executor)
 
 
 @contextmanager
-def _marked(place: Path) -> Iterator[Path]:
-    """Give a file to look for: the place itself, or one in it. Readers of data pass over names that begin so."""
-    if place.is_file():
-        yield place
+def _marked(place: str) -> Iterator[tuple[str, str]]:
+    """Give a folder and a file in it to look for: the place itself, or a new one. Readers pass over such names."""
+    if not is_remote(place) and Path(place).is_file():
+        yield str(Path(place).parent), Path(place).name
         return
-    place.mkdir(parents=True, exist_ok=True)
-    mark = place / f"_seen-{uuid.uuid4().hex}"
-    mark.touch(exist_ok=False)
+    depot, mark = open_depot(place), f"_seen-{uuid.uuid4().hex}"
+    depot.put(mark, b"")
     try:
-        yield mark
+        yield place, mark
     finally:
-        mark.unlink(missing_ok=True)
+        depot.delete([mark])
 
 
 @dataclass(frozen=True)
 class _Look:
     """What a task does: it looks for the mark of each place."""
 
-    marks: dict[str, str]
+    marks: dict[str, tuple[str, str]]
 
     def __call__(self, nothing: Iterable[int]) -> Iterator[Sight]:
         time.sleep(_STAY_S)
         executor, machine = whoami()
-        missing = tuple(place for place, mark in self.marks.items() if not Path(mark).exists())
+        missing = tuple(place for place, (folder, mark) in self.marks.items() if not _sees(folder, mark))
         yield Sight(executor.id, machine, sys.version.split()[0], __version__, missing)
+
+
+def _sees(folder: str, mark: str) -> bool:
+    try:
+        return open_depot(folder).size(mark) is not None
+    except ForetideError:  # no credentials, no way there, or no client
+        return False

@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from foretide.errors import ForetideError
 from foretide.spark.pool.sight import Sight, look_around
@@ -51,7 +50,7 @@ class ClusterProbe:
     sights: tuple[Sight, ...]
 
 
-def probe_cluster(master: str, folder: Path, settings: Mapping[str, str] | None = None) -> ClusterProbe:
+def probe_cluster(master: str, folder: str, settings: Mapping[str, str] | None = None) -> ClusterProbe:
     """Start a session on a cluster, let its executors look for what is written into `folder`, and stop it again.
 
     Raises

@@ -21,9 +21,11 @@ from typing import Any, Protocol, runtime_checkable
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from foretide.depot import is_remote
 from foretide.errors import ConfigError
 from foretide.spark.errors import SinkError
 from foretide.spark.sinks.kafka import KafkaSink
+from foretide.spark.sinks.parquet_objects import ObjectParquetSink
 from foretide.spark.sinks.postgres import PostgresSink
 from foretide.spark.tasks.contract import EdgeWriter
 from foretide.topology import Sink
@@ -309,7 +311,7 @@ def open_sink(sink: Sink, run: str = "0") -> BatchSink:
     kinds: dict[str, Callable[[], BatchSink]] = {
         "none": NullSink,
         "memory": MemorySink,
-        "parquet": lambda: ParquetSink(options["path"], options.get("compression", "zstd"), run),
+        "parquet": lambda: _parquet_sink(options["path"], options.get("compression", "zstd"), run),
         "sqlite": lambda: SqliteSink(sink.id, options["path"], options.get("table", sink.id), run),
         "postgres": lambda: PostgresSink.of(sink.id, options, run),
         "kafka": lambda: KafkaSink(sink.id, options, run),
@@ -319,6 +321,10 @@ def open_sink(sink: Sink, run: str = "0") -> BatchSink:
     if missing := SINK_OPTIONS[connector.kind].missing(options):
         raise ConfigError(f"sink {sink.id!r}", expected=f"the option {missing[0]!r}", got=f"{sorted(options)}")
     return kinds[connector.kind]()
+
+
+def _parquet_sink(path: str | Path, compression: str, run: str) -> BatchSink:
+    return ObjectParquetSink(str(path), compression, run) if is_remote(path) else ParquetSink(path, compression, run)
 
 
 def _quoted(name: str) -> str:
