@@ -95,6 +95,23 @@ def test_committed_rows_are_read_in_commit_order(open_log: Opener) -> None:
     assert ids(reader, 4, 4) == []
 
 
+def test_one_that_looks_for_news_sees_what_came_and_what_came_and_went(open_log: Opener) -> None:
+    log, looking = open_log(), open_log()
+    log.register("r")
+    assert looking.end_beyond(0) == 0
+    put(log, 0, rows(0, 3))
+    assert looking.end_beyond(0) == 3
+    put(log, 1, rows(3, 3))
+    put(log, 2, rows(6, 3))
+    log.commit("r", 9)
+    assert looking.end_beyond(9) == 9
+    put(log, 3, rows(9, 2))
+    log.commit("r", 11)
+    put(log, 4, rows(11, 2))
+    assert looking.end_beyond(11) == 13
+    assert ids(looking, 11, 13) == [11, 12]
+
+
 def test_a_reader_sees_later_commits_of_another_instance(open_log: Opener) -> None:
     reader, log = open_log(), open_log()
     assert reader.end_offset() == 0

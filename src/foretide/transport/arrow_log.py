@@ -132,6 +132,13 @@ class ArrowLog(BaseLog[ArrowPiece]):
         """Return the registered readers and the offsets they have committed."""
         return self._readers.all()
 
+    def end_beyond(self, offset: int) -> int:
+        """Return the offset after the last committed row, to one for whom rows from `offset` on are kept."""
+        with self._lock:
+            self._index.look_for_news()
+            # Batches that came and went meanwhile are no news; those from `offset` on cannot have gone.
+            return self._index.end_offset if self._index.end_offset >= offset else self._refresh().end_offset
+
     def last_commit(self) -> Commit | None:
         """Return the newest batch of which rows are held; None where there is none."""
         with self._lock:

@@ -82,9 +82,10 @@ class BaseLog(ABC, Generic[P]):
         if not stage or batch_id < 0:
             got = f"stage {stage!r}, batch id {batch_id}"
             raise ValueError(f"edge {self._edge!r}: expected a stage's name and a batch id of 0 or more, got {got}")
-        with self._current():
+        with self._current() as state:
             committed = self._known(stage, batch_id)
-        if committed is None:
+            has_room = state.used_bytes < self._max_bytes
+        if committed is None and not has_room:
             self.wait_for_room(room_timeout_s)
         return Transaction(self, stage, batch_id, committed)
 
@@ -114,6 +115,10 @@ class BaseLog(ABC, Generic[P]):
         """Return the offset after the last committed row."""
         with self._current() as state:
             return state.end_offset
+
+    def end_beyond(self, offset: int) -> int:
+        """Return the same, to one for whom rows from `offset` on are kept."""
+        return self.end_offset()
 
     def schema(self) -> pa.Schema | None:
         """Return the schema of the newest rows held, or None when none are."""

@@ -218,6 +218,10 @@ class Log(Protocol):
         """Return the offset after the last committed row: how many rows were ever committed."""
         ...
 
+    def end_beyond(self, offset: int) -> int:
+        """Return the same as `end_offset`, to one for whom rows from `offset` on are kept: it may be quicker."""
+        ...
+
     def segments(self, start: int, end: int) -> Sequence[Piece]:
         """Return the rows from offset `start` up to `end` as pieces, in order."""
         ...

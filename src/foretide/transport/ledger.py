@@ -62,8 +62,10 @@ class Ledger:
     def commit(self, stage: str, batch_id: int, segments: list[SegmentInfo]) -> Commit:
         """Put a batch into the log unless it is there; return the commit that counts."""
         with full_disk_as(self.edge, self.layout.place()):
-            while True:
+            if not self.index.loaded:
                 self.index.refresh()
+            while True:
+                # What others have done since the batch was begun, the claim of the next number finds out.
                 known = self.known(stage, batch_id)
                 if known is not None:
                     self.discard(stage, batch_id, segments)
@@ -71,6 +73,7 @@ class Ledger:
                 manifest = self._next_manifest(stage, batch_id, segments)
                 if self._publish(manifest):
                     return manifest.commit
+                self.index.refresh()
 
     def segment_writer(self, stage: str, schema: pa.Schema | None) -> ArrowSegmentWriter:
         """Return what the tasks of a stage write with."""
@@ -105,9 +108,9 @@ class Ledger:
         name = self.layout.manifest(manifest.commit.sequence)
         if not claim_json(self.layout.depot, name, manifest.to_json()):
             return False
-        self.index.refresh()
-        if manifest.commit.sequence >= self.index.head.sequence:
+        if self.index.add_own(manifest):
             return True
+        self.index.refresh()
         # The number lies before the head. Either this batch was consumed and retired at once, or the number had
         # been taken, retired and thereby freed before: then the claim was void, and readers do not see it.
         retired = self.index.head.stages.get(manifest.commit.stage)

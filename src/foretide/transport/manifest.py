@@ -161,6 +161,8 @@ class ManifestIndex:
         self._layout = layout
         self.lock = threading.RLock()
         """Held by whoever lets the index and the files change together; it may be taken twice by one thread."""
+        self.loaded: bool
+        """Whether it has been refreshed at all."""
         self.head: Head
         self.manifests: list[Manifest]
         self._bases: list[int]
@@ -195,6 +197,7 @@ class ManifestIndex:
             first_new = self.next_sequence
             complete = self._append_new()
             if complete and (self.next_sequence == first_new or self._newest_head().sequence <= first_new):
+                self.loaded = True
                 return
             if complete:
                 # What was read may have been retired meanwhile and its number taken once more by a writer that
@@ -202,6 +205,37 @@ class ManifestIndex:
                 self._forget()
         path = self._layout.place(self._layout.manifest(self.next_sequence))
         raise CorruptLogError(path, "a manifest, since a later one exists", "no such file")
+
+    def look_for_news(self) -> None:
+        """Take in what other processes committed, but for batches that were committed and retired since the last look.
+
+        It is for those that look many times a second: where nothing is new, one listing is enough.
+        """
+        if not self.loaded:
+            self.refresh()
+            return
+        first_new = self.next_sequence
+        complete = self._append_new()
+        if complete and self.next_sequence == first_new:
+            return
+        head = self._newest_head()
+        if complete and head.sequence <= first_new:
+            self._move_to(head)
+        else:
+            self._forget()
+            self.refresh()
+
+    def add_own(self, manifest: Manifest) -> bool:
+        """Take in a manifest whose number was just claimed here; tell whether the claim counts.
+
+        It does not if the number lies before the head: then others have gone on meanwhile, and it must be looked into.
+        """
+        head = self._newest_head()
+        if manifest.commit.sequence < head.sequence:
+            return False
+        self._move_to(head)
+        self._append(manifest)
+        return True
 
     def find(self, stage: str, batch_id: int) -> Manifest | None:
         """Return the manifest of a batch that is still held."""
@@ -225,6 +259,7 @@ class ManifestIndex:
     def _forget(self) -> None:
         self.head, self.manifests, self._bases = Head(), [], []
         self._read: tuple[str, Head] | None = None
+        self.loaded = False
         self._by_batch, self._last_batch = {}, {}
 
     def _newest_head(self) -> Head:

@@ -6,10 +6,12 @@ import json
 import pickle
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from object_stores import keep_in_memory
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from foretide.clock import ManualClock
@@ -98,6 +100,30 @@ class TestLog:
         assert part.available(position, 0) == 12
         assert read(part, {"first": 2, "next": 11}, 3) == [[2, 3, 4], [5, 6, 7], [8, 9, 10]]
         assert read(part, {"first": 2, "next": 4}, 5) == [[2], [3]]
+
+    def test_a_log_in_an_object_store_is_asked_now_and_then_and_lets_rows_go_later(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        keep_in_memory(monkeypatch)
+        clock = ManualClock(100.0)
+        monkeypatch.setattr("foretide.spark.inputs.contract.time", SimpleNamespace(monotonic=clock.now_s))
+        log = ArrowLog("s3://bucket/edge")
+        part = LogInput(InputSpec("a-b", "edge", {"path": "s3://bucket/edge", "reader": "b"}))
+        begin = part.begin(0)
+        put(log, 0, 0, 5)
+        assert part.available(begin, 0) == 5
+        put(log, 1, 5, 5)
+        assert part.available(begin, 0) == 5  # as it was a moment ago
+        assert part.available(part.advance(begin, 10), 0) == 10  # someone has read further
+        put(log, 2, 10, 5)
+        clock.sleep_s(0.1)
+        assert part.available(begin, 0) == 15
+        part.release({"first": 5, "next": 10})
+        part.release({"first": 10, "next": 15})
+        assert log.committed("b") == 5
+        clock.sleep_s(1.0)
+        part.available(begin, 0)
+        assert log.committed("b") == 10
 
     def test_rows_are_kept_until_they_are_released(self, tmp_path: Path) -> None:
         log = open_log(tmp_path / "edge")

@@ -62,6 +62,8 @@ class StageEnds:
         self.logs: dict[int, Log] = {
             plan.number: edges.open(plan.name, str(plan.edge)) for plan in stage.edges if plan.link == "queued"
         } | dict(changelogs or {})
+        # The transactions of the batch that was looked for last.
+        self._found: dict[int, dict[int, BatchWriter]] = {}
         #: How many events that failed are counted, but not kept.
         self.letters_left_out = 0
         self.dead_letters = letter_log(workspace, settings)
@@ -83,7 +85,8 @@ class StageEnds:
 
     def begin(self, batch_id: int) -> dict[int, BatchWriter]:
         """Open a batch's transaction on every queued edge, waiting for readers to make room where one is full."""
-        return {number: self._begin(log, batch_id) for number, log in self.logs.items()}
+        found, self._found = self._found.pop(batch_id, {}), {}
+        return {number: found.get(number) or self._begin(log, batch_id) for number, log in self.logs.items()}
 
     def writers(self, batch_id: int, transactions: Mapping[int, BatchWriter]) -> dict[int, SegmentWriter | EdgeWriter]:
         """Return what tasks write with, by edge: into queued edges, and into sinks that tasks write to."""
@@ -96,8 +99,10 @@ class StageEnds:
 
     def committed(self, batch_id: int) -> bool:
         """Return whether an earlier attempt has brought the batch to all ends."""
-        logs = (self._queued(log, batch_id) for log in self.logs.values())
+        found = {number: self._try(log, batch_id) for number, log in self.logs.items()}
+        logs = [writer is not None and writer.committed is not None for writer in found.values()]
         ends = [*logs, *(sink.committed(batch_id) for sink in self.sinks.values())]
+        self._found = {batch_id: {number: writer for number, writer in found.items() if writer is not None}}
         return bool(ends) and all(ends)
 
     def commit(
@@ -144,11 +149,11 @@ class StageEnds:
                 if self._stopping.wait(_POLL_S) or time.monotonic() > deadline_s:
                     raise
 
-    def _queued(self, log: Log, batch_id: int) -> bool:
+    def _try(self, log: Log, batch_id: int) -> BatchWriter | None:
         try:
-            return log.begin(self._stage, batch_id).committed is not None
+            return log.begin(self._stage, batch_id)
         except LogFullError:  # only a batch that is not there yet needs room
-            return False
+            return None
 
     def _keep_letters(
         self, batch_id: int, results: Sequence[Mapping[str, Any]], letters: Sequence[DeadLetter] = ()

@@ -8,6 +8,8 @@ Spark before the first operator.
 from __future__ import annotations
 
 import base64
+import math
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -15,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
+from foretide.depot import is_remote
 from foretide.errors import ConfigError
 from foretide.spark.inputs.ages import FreshSlice
 from foretide.spark.inputs.edges import EdgePiece, open_edge
@@ -39,6 +42,8 @@ __all__ = [
     "schema_text",
 ]
 
+# Seconds between two looks at a log in an object store, and between two times that rows of it are let go.
+_LOOK_S, _RELEASE_S = 0.02, 1.0
 #: An instant so far ahead that every row which will ever come is there.
 NEVER_US = 1 << 60
 
@@ -230,6 +235,11 @@ class LogInput:
         self._reader = str(spec.options["reader"])
         described = spec.options.get("log") or {"path": spec.options["path"]}
         self._log = open_edge(dict(described), spec.name)
+        # An object store that is asked as often as a disk would do little else.
+        self._far = is_remote(str(described.get("path", "")))
+        self._end, self._looked_s = 0, -math.inf
+        self._due: int | None = None
+        self._released_s = -math.inf
 
     def begin(self, now_us: int) -> Position:
         """Return the position that this stage's reader stands at."""
@@ -238,7 +248,8 @@ class LogInput:
 
     def available(self, position: Position, now_us: int) -> int:
         """Return the end of the log."""
-        end = self._log.end_offset()
+        self._release_due()
+        end = self._end_offset(position["next"])
         if end < position["next"]:
             expected, remedy = f"a log of at least {position['next']} rows", "does the checkpoint belong to this log?"
             raise OffsetError(self._log.edge, expected, f"{end} rows", remedy)
@@ -261,7 +272,21 @@ class LogInput:
 
     def release(self, position: Position) -> None:
         """Let the log drop what this stage has read for good."""
-        self._log.commit(self._reader, position["first"])
+        self._due = int(position["first"])
+        self._release_due()
+
+    def _release_due(self) -> None:
+        """Let the log drop rows at once; one in an object store, some time after the last."""
+        now_s = time.monotonic()
+        if self._due is not None and (not self._far or now_s - self._released_s >= _RELEASE_S):
+            self._log.commit(self._reader, self._due)
+            self._due, self._released_s = None, now_s
+
+    def _end_offset(self, known: int) -> int:
+        now_s = time.monotonic()
+        if not self._far or now_s - self._looked_s >= _LOOK_S or self._end < known:
+            self._end, self._looked_s = self._log.end_beyond(known), now_s
+        return self._end
 
 
 def _moved(position: Position, next: int) -> Position:
