@@ -66,11 +66,17 @@ class Seat:
             except Exception as error:
                 if self._leaving.is_set():
                     return
-                _LOG.warning("%s: a task was lost and is started again: %s", self._name, _first_line(error))
+                _LOG.warning("stage %s: a task was lost and is started again: %s", self._pool, _cause(error))
                 self._leaving.wait(pause_s)
                 pause_s = min(2 * pause_s, _MOST_S)
 
 
-def _first_line(error: Exception) -> str:
+def _cause(error: Exception) -> str:
+    r"""Return what Spark says of a task that failed, without the stacks around it.
+
+    >>> _cause(RuntimeError("An error\nSparkException: Job aborted\nSparkException: Python worker exited\n\tat x"))
+    'Python worker exited'
+    """
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return next((line for line in lines if "SparkException" in line or "Exception: " in line), lines[0])[:300]
+    named = [line.partition("Exception: ")[2] for line in lines if "Exception: " in line and "aborted" not in line]
+    return (named or lines or [type(error).__name__])[0][:300]
