@@ -227,6 +227,7 @@ def run(
     engine = request.engine_settings({"trigger_s": trigger_s}, given)
     request.spark_settings()  # before Spark is started, which says what is wrong with them
     _check_path(path, topology, engine, request.master_for(topology))
+    _check_live(topology, engine)
     options = RunOptions(topology=topology, path=path, seconds=seconds, replicas=given_replicas, settings=engine)
     if compare is not None:
         from foretide.commands.running.run_compare import run_comparison
@@ -303,6 +304,14 @@ def _opened(store: RunStore | None) -> AbstractContextManager[RunStore | None]:
 def _write_json(path: Path | None, body: Mapping[str, Any]) -> None:
     if path is not None:
         write_file(path, json.dumps(body, indent=2, ensure_ascii=False) + "\n", "--json")
+
+
+def _check_live(topology: Topology, engine: EngineSettings) -> None:
+    """Refuse stages that cannot be live before Spark is started."""
+    from foretide.compile.stages import compile_stages
+    from foretide.spark.live.checking import live_graph
+
+    live_graph(compile_stages(topology), engine)
 
 
 def _seconds(minutes: float | None) -> float | None:
