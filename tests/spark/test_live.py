@@ -10,11 +10,12 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import live_driver
+import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import NewPartitions
@@ -133,6 +134,22 @@ class TestFromTopicToTopic:
         assert numbers(topics, sink) == good(feeder.sent)
         assert read_letters(running.dead_letters).num_rows == len(unlucky(feeder.sent))
 
+    def test_live_stages_and_stages_in_batches_run_side_by_side(
+        self, spark: SparkSession, topics: Topics, tmp_path: Path, write_trace: Callable[..., str]
+    ) -> None:
+        source, sink = topics.create(), topics.create()
+        topics.send(source, 0, 200)
+        job, given = flow("both"), {"servers": topics.broker.servers}
+        rows = job.source("orders", "kafka", topic=source, schema="id long, text string", ending="latest", **given)
+        rows.operator("twice", live_driver.double, mode="arrow").sink("out", "kafka", topic=sink, **given)
+        ticks = job.source("ticks", "trace", trace=write_trace(100, 100), until="all")
+        ticks.operator("keep", keep, mode="arrow").sink("kept", "memory")
+        with start(job.build(), spark, tmp_path, EngineSettings(live=("orders",))) as running:
+            running.wait()
+            totals = running.by_operator()
+        assert (totals["twice"].rows_in, totals["keep"].rows_in) == (200, 200)
+        assert numbers(topics, sink) == Counter(range(200))
+
     def test_partitions_that_are_added_are_read(self, spark: SparkSession, topics: Topics, tmp_path: Path) -> None:
         source, sink = topics.create(partitions=1), topics.create()
         topics.send(source, 0, 10, partitions=1)
@@ -159,6 +176,10 @@ class TestFromTopicToTopic:
         [letter] = read_letters(running.dead_letters).to_pylist()
         assert (letter["operator"], letter["error"]) == ("in", "WorkerDied")
         assert json.loads(json.loads(letter["event"]))["id"] == 40
+
+
+def keep(batch: pa.RecordBatch) -> pa.RecordBatch:
+    return batch
 
 
 def die_on_forty(row: dict[str, Any]) -> dict[str, Any]:
