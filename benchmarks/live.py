@@ -86,15 +86,25 @@ class Stream:
     def __init__(self, servers: str, rate: int) -> None:
         self.source, self.sink = (f"{name}-{uuid.uuid4().hex[:8]}" for name in ("in", "out"))
         self._cluster, self._rate, self.sent, self.seen = Cluster(servers, "benchmark"), rate, 0, Seen()
-        self._stop, self._over = threading.Event(), threading.Event()
+        self._stop, self._over, self._warm = threading.Event(), threading.Event(), 0
         for topic, partitions in ((self.source, PARTITIONS), (self.sink, 3)):
             self._cluster.ensure_topic(topic, partitions)
         self._threads = [threading.Thread(target=work, daemon=True) for work in (self._read, self._send)]
 
     def start(self) -> None:
-        """Begin."""
-        for thread in self._threads:
-            thread.start()
+        """Begin, once an event of every partition has come through: starts are no matter here."""
+        self._threads[0].start()
+        producer = Producer(self._cluster.config())
+        for partition in range(PARTITIONS):
+            event = {"id": -1, "sent": time.time(), "text": TEXT}
+            producer.produce(self.source, json.dumps(event), partition=partition)
+        producer.flush()
+        deadline_s = time.monotonic() + _TIMEOUT_S
+        while self._warm < PARTITIONS:
+            if time.monotonic() > deadline_s:
+                raise RuntimeError(f"expected the first events within {_TIMEOUT_S:g} s, got {self._warm}")
+            time.sleep(0.05)
+        self._threads[1].start()
 
     def stop(self) -> None:
         """End the input, and wait until all of it was seen, each event once."""
@@ -129,6 +139,9 @@ class Stream:
             for message in () if first is None else (first, *consumer.consume(5_000, 0)):
                 if message.error() is None:
                     row, now_s = json.loads(message.value()), time.time()
+                    if row["id"] < 0:
+                        self._warm += 1
+                        continue
                     self.seen.at_s.append(now_s)
                     self.seen.latency_s.append(now_s - row["sent"])
                     self.seen.ids.append(row["id"])
@@ -155,7 +168,7 @@ def slots(found: Any, count: int) -> None:
 def latencies(spark: SparkSession, servers: str, rate: int, seconds: float, *, live: bool) -> tuple[float, float]:
     """Return p50 and p95 of one turn, after its first seconds."""
     with running(spark, servers, rate, live=live, replicas=2) as (stream, _):
-        began_s = time.time() + min(5.0, seconds / 2)
+        began_s = time.time() + min(3.0, seconds / 2)
         time.sleep(seconds)
     return stream.seen.quantile_s(0.5, began_s), stream.seen.quantile_s(0.95, began_s)
 
