@@ -79,6 +79,13 @@ def look_ahead(
     dependence : array over steps and steps
         Correlations of their errors; empty where too little is known.
     """
+    paths, weights = _mixed(values, measured, experts, ends)
+    return paths[-1], _calibrated(measured, paths, levels, spreads), weights, error_dependence(measured, paths)
+
+
+@njit
+def _mixed(values: Floats, measured: Floats, experts: Experts, ends: Ints) -> tuple[Floats, Floats]:
+    """Return what the mixture expected at each origin, and the weights at the last one."""
     table, sums, others, untrained, prior = experts
     size, horizon, first = values.size, sums.shape[1], len(table) + untrained
     count = len(table) + others.shape[1]
@@ -96,8 +103,7 @@ def look_ahead(
         _add_paths(states, sums, others, used, begin, end, paths)
         weights[:, block] = used[-1]
         begin = end
-    offsets = _calibrated(measured, paths, levels, spreads)
-    return paths[-1], offsets, weights, error_dependence(measured, paths)
+    return paths, weights
 
 
 @njit
@@ -110,7 +116,8 @@ def look_ahead_many(
     means = np.empty((len(rows), sums.shape[1]))
     quantiles = np.empty((len(rows), levels.size, sums.shape[1] + 1))
     for row in range(len(rows)):
-        means[row], quantiles[row], _, _ = look_ahead(rows[row], measured[row], experts, ends, levels, nowhere)
+        paths, _ = _mixed(rows[row], measured[row], experts, ends)
+        means[row], quantiles[row] = paths[-1], _calibrated(measured[row], paths, levels, nowhere)
     return means, quantiles
 
 

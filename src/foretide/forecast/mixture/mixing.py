@@ -56,13 +56,14 @@ def mix(
     regrets, spread = np.zeros((2, count)), np.zeros((2, 4))
     fresh = np.zeros(count)
     weights = np.zeros((origins, count))
+    furthest = np.log(share * prior) if share > 0.0 else np.full(count, -np.inf)
     for t in range(origins):
         known = t - delay
         for way in range(2):
             if known >= _FIRST and np.isfinite(actual[known]):
                 _regret(forecasts[known], actual[known], used[way, known], way, fresh)
                 _learn(fresh, used[way, known], memory, regrets[way], spread[way])
-                _weigh(regrets[way], spread[way], prior, share, now[way])
+                _weigh(regrets[way], spread[way], prior, furthest, share, now[way])
             _wake(forecasts[t], now[way], used[way, t])
         weights[t] = 0.5 * (used[0, t] + used[1, t])
     return weights
@@ -114,12 +115,12 @@ def _rate(spread: Floats, count: int) -> float:
 
 
 @njit
-def _weigh(regrets: Floats, spread: Floats, prior: Floats, share: float, now: Floats) -> None:
+def _weigh(regrets: Floats, spread: Floats, prior: Floats, furthest: Floats, share: float, now: Floats) -> None:
     """Turn regrets into weights; those that fell too far behind are raised."""
     rate, best, total = _rate(spread, regrets.size), regrets.max(), 0.0
     for k in range(regrets.size):
-        if rate > 0.0 and share > 0.0:
-            regrets[k] = max(regrets[k], best + np.log(share * prior[k]) / rate)
+        if rate > 0.0:
+            regrets[k] = max(regrets[k], best + furthest[k] / rate)
         now[k] = prior[k] * np.exp(rate * (regrets[k] - best))
         total += now[k]
     for k in range(regrets.size):
