@@ -21,7 +21,8 @@ def test_weights_are_shares_and_sleepers_have_none(
     forecasts: Floats, actual: Floats, delay: int, asleep: np.ndarray[tuple[int, int], np.dtype[np.bool_]]
 ) -> None:
     forecasts[:, 2:][asleep] = np.nan
-    for weights in (used := mix(forecasts, actual, delay), blend(forecasts, used, actual, delay, 2)):
+    used = mix(forecasts, actual, delay, np.array([0.4, 0.3, 0.2, 0.1]))
+    for weights in (used, blend(forecasts, used, actual, delay, 2)):
         assert (weights >= 0).all() and np.allclose(weights.sum(axis=1), 1.0)
         assert (weights[np.isnan(forecasts)] == 0).all()
 
