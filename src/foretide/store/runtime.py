@@ -123,12 +123,16 @@ class RuntimeStore:
         self._config = RuntimeConfig()
 
     def restore(self) -> None:
-        """Take over what is kept elsewhere, where nothing is here or an earlier version."""
+        """Take over what is kept elsewhere, where nothing is here or an earlier version.
+
+        Where nothing is kept there, what is here is of another run, which was in the same place.
+        """
         if self._keep is None:
             return
         try:
             kept = self._keep.read(_KEPT)
         except FileNotFoundError:
+            self.path.unlink(missing_ok=True)
             return
         with self._alone():
             if not self.path.exists() or json.loads(kept)["version"] > self.read().version:

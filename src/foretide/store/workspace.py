@@ -83,9 +83,9 @@ class Workspace:
         ConfigError
             When the URI is not one of an object store that is known.
         """
-        if not is_remote(place):
-            return cls(Path(place).absolute())
         uri = open_depot(place).uri
+        if not is_remote(uri):
+            return cls(Path(uri))
         name = hashlib.sha256(uri.encode()).hexdigest()[:16]
         return cls(cache_directory() / "runs" / name, uri)
 

@@ -24,6 +24,7 @@ def test_on_a_disk_all_is_in_one_directory(tmp_path: Path) -> None:
     workspace = Workspace.at(tmp_path / "run")
     assert workspace.place("edges", "a-b") == str(workspace.edge("a-b")) == str(tmp_path / "run" / "edges" / "a-b")
     assert workspace.run_id() == workspace.run_id() == (tmp_path / "run" / "run-id").read_text()
+    assert Workspace.at(f"file://{tmp_path}/run") == workspace
 
 
 def test_in_an_object_store_the_driver_has_a_directory_of_its_own(remote: Workspace, tmp_path: Path) -> None:
@@ -47,3 +48,7 @@ def test_a_driver_elsewhere_goes_on_with_the_run_time_configuration(remote: Work
     assert (here.read().version, here.read().replicas["count"]) == (3, 5)
     there.restore()
     assert there.read().version == 3
+    remote.depot.delete(["runtime.json"])  # another run begins in the same place
+    afresh = RuntimeStore(remote.runtime, remote.depot)
+    afresh.restore()
+    assert (afresh.read().version, afresh.read().replicas) == (0, {})
