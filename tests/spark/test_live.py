@@ -293,7 +293,7 @@ class TestRefused:
         topology = through(topics, source, sink, ending="latest")
         with start(topology, spark, tmp_path, LIVE) as running:
             running.wait()
-        with pytest.raises(CheckpointError, match="stage 'in' to run live, as it did there"):
+        with pytest.raises(CheckpointError, match=r"stage 'in' was {'runs': \['live'\]"):
             start(topology, spark, tmp_path)
 
     def test_a_broken_contract_stops_the_stage_with_its_error(

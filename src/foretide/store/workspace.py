@@ -118,13 +118,9 @@ class Workspace:
         """Return the place for what could not be made rows of, until the batch under way is committed."""
         return self.place("stages", stage, "unread")
 
-    def live(self, stage: str) -> Path:
-        """Return the file that says how the topics of a live stage are cut into strands."""
-        return self.root / "stages" / stage / "live.json"
-
-    def live_driver(self, stage: str) -> Path:
-        """Return the file that names the driver of a live stage."""
-        return self.root / "stages" / stage / "live-driver"
+    def live(self, stage: str) -> Depot:
+        """Return the folder of what a live stage keeps."""
+        return self.depot.inside(f"stages/{stage}/live")
 
     def edge(self, name: str) -> Path:
         """Return the directory of a queued edge's log."""

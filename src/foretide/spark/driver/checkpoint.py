@@ -111,7 +111,7 @@ def differences(before: dict[str, Any], now: dict[str, Any], kind: str) -> Itera
 def _shape(graph: StageGraph) -> dict[str, Any]:
     incoming = graph.topology.incoming
     return {
-        "stages": {stage.id: _stage_shape(stage) for stage in graph.stages},
+        "stages": {stage.id: _stage_shape(stage, live=stage.id in graph.live) for stage in graph.stages},
         "operators": {
             operator.id: sorted(f"{edge} ({edge.grouping})" for edge in incoming[operator.id])
             for operator in graph.topology.operators
@@ -119,8 +119,10 @@ def _shape(graph: StageGraph) -> dict[str, Any]:
     }
 
 
-def _stage_shape(stage: Stage) -> dict[str, list[str]]:
+def _stage_shape(stage: Stage, *, live: bool) -> dict[str, list[str]]:
     return {
+        # Positions of a live stage are kept elsewhere than those of one that runs in batches.
+        **({"runs": ["live"]} if live else {}),
         "reads": sorted(
             [
                 *(f"{source.connector.kind} {source.id}" for source in stage.sources),

@@ -26,7 +26,7 @@ from foretide.spark.driver.sharing import check_sharing, share_credentials, shar
 from foretide.spark.inputs.edges import EdgeStore
 from foretide.spark.inputs.frames import OWN_KINDS
 from foretide.spark.inputs.positions import InputState, PositionReader
-from foretide.spark.live.checking import check_ways, live_graph
+from foretide.spark.live.checking import live_graph
 from foretide.spark.live.runner import LiveRunner
 from foretide.spark.pool.pool import ReplicaPool
 from foretide.spark.settings import EngineSettings
@@ -93,7 +93,6 @@ class RunningTopology:
         self._hold = self._workspace.hold()
         claim_checkpoints(spark, self._workspace, self.settings.checkpoint)
         check_checkpoint(self.graph, self._workspace)
-        check_ways(self.graph, self._workspace)
         check_partitions(self.graph, self._workspace)
         self._runtime = RuntimeStore(self._workspace.runtime, self._workspace.depot if self._workspace.shared else None)
         self._runtime.restore()

@@ -9,14 +9,15 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
+from foretide.depot import Depot
 from foretide.errors import ConfigError
-from foretide.files import claim_file, replace_file
 from foretide.spark.live.order import strand_name
 
-__all__ = ["LiveRecord", "StrandCut", "claim_driver", "is_driver", "read_reached"]
+__all__ = ["LiveRecord", "StrandCut", "claim_driver", "is_driver", "read_reached", "write_reached"]
+
+_STRANDS, _REACHED, _DRIVER = "strands.json", "reached.json", "driver"
 
 
 @dataclass(frozen=True)
@@ -54,44 +55,49 @@ class LiveRecord:
     cuts: Mapping[str, StrandCut]
 
     @classmethod
-    def claim(cls, path: Path, make: Callable[[], Mapping[str, StrandCut]]) -> tuple[LiveRecord, bool]:
-        """Return what the file at `path` says, and whether it was there; of several writers the first one counts.
+    def claim(cls, depot: Depot, make: Callable[[], Mapping[str, StrandCut]]) -> tuple[LiveRecord, bool]:
+        """Return what is written down in a folder, and whether it was; of several writers the first one counts.
 
         Raises
         ------
         ConfigError
             When it is there and cannot be read.
         """
-        known = path.exists()
+        known = depot.size(_STRANDS) is not None
         if not known:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            claim_file(path, json.dumps({source: asdict(cut) for source, cut in make().items()}))
+            cuts = {source: asdict(cut) for source, cut in make().items()}
+            depot.put_if_absent(_STRANDS, json.dumps(cuts).encode())
         try:
-            found = json.loads(path.read_text(encoding="utf-8"))
+            found = json.loads(depot.read(_STRANDS))
             return cls({source: StrandCut(**cut) for source, cut in found.items()}), known
         except (ValueError, TypeError, AttributeError) as error:
             expected, remedy = "the strands of a live stage in JSON", "restore it, or use another directory"
-            raise ConfigError(str(path), expected=expected, got=str(error), remedy=remedy) from error
+            where = f"{depot.uri}/{_STRANDS}"
+            raise ConfigError(where, expected=expected, got=str(error), remedy=remedy) from error
 
 
-def read_reached(path: Path) -> dict[str, dict[str, int]]:
+def read_reached(depot: Depot) -> dict[str, dict[str, int]]:
     """Return how far a stage had come when that was last written down, by source and partition."""
     try:
-        found: dict[str, dict[str, int]] = json.loads(path.read_text(encoding="utf-8"))
+        found: dict[str, dict[str, int]] = json.loads(depot.read(_REACHED))
         return found
     except FileNotFoundError:
         return {}
 
 
-def claim_driver(path: Path, driver: str) -> None:
+def write_reached(depot: Depot, offsets: Mapping[str, Mapping[int, int]]) -> None:
+    """Write down how far a stage has come."""
+    depot.put(_REACHED, json.dumps(offsets).encode())
+
+
+def claim_driver(depot: Depot, driver: str) -> None:
     """Write down who runs the stage now."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    replace_file(path, driver)
+    depot.put(_DRIVER, driver.encode())
 
 
-def is_driver(path: Path, driver: str) -> bool:
+def is_driver(depot: Depot, driver: str) -> bool:
     """Return whether nobody else has begun to run the stage since."""
     try:
-        return path.read_text(encoding="utf-8") == driver
+        return depot.read(_DRIVER).decode() == driver
     except FileNotFoundError:
         return True

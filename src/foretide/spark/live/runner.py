@@ -54,6 +54,8 @@ _PARTITIONS_S, _FIRST_DEAL_S = 5.0, 3.0
 # Seconds that such a look may take while no broker answers.
 _LOOK_S = 0.5
 _STOP_S = 15.0
+# Seconds between two notes of how far it has come: in an object store each takes a while.
+_WRITTEN_S = 60.0
 
 
 class LiveRunner(Background):
@@ -153,7 +155,7 @@ class LiveRunner(Background):
     def start(self) -> None:
         """Fence off what an earlier driver may have left running, and start the tasks."""
         self._spark.sparkContext.environment["SPARK_SIMPLIFIED_TRACEBACK"] = "1"
-        claim_driver(self._workspace.live_driver(self.stage.id), self._driver)
+        claim_driver(self._workspace.live(self.stage.id), self._driver)
         order = self._order()
         try:
             self._open(order)
@@ -242,7 +244,7 @@ class LiveRunner(Background):
         self._coordinator = Coordinator.of(self._topics.strands)
 
     def _run(self) -> None:
-        account_s = partitions_s = time.monotonic()
+        account_s = partitions_s = written_s = time.monotonic()
         try:
             while not self._stop.is_set():
                 self._hear(_TICK_S)
@@ -256,6 +258,8 @@ class LiveRunner(Background):
                 if now_s - partitions_s >= _PARTITIONS_S:
                     partitions_s = now_s
                     self._look_for_partitions()
+                if now_s - written_s >= _WRITTEN_S:
+                    written_s = now_s
                     self._topics.write_down()
         except Exception as error:
             _LOG.debug("live stage %s failed", self.stage.id, exc_info=True)
@@ -311,10 +315,11 @@ class LiveRunner(Background):
 
     def _check_driver(self) -> None:
         """Stop where another driver runs the stage now: strands would be taken from each other for ever."""
-        if not is_driver(self._workspace.live_driver(self.stage.id), self._driver):
+        if not is_driver(self._workspace.live(self.stage.id), self._driver):
+            where = self._workspace.place()
             raise KafkaError(
-                f"stage {self.stage.id!r}: expected to be the only driver in {self._workspace.root}, got another one "
-                "that has taken over; stop one of the two"
+                f"stage {self.stage.id!r}: expected to be the only driver in {where}, got another one that has taken "
+                "over; stop one of the two"
             )
 
     def _steer(self) -> None:

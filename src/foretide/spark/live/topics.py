@@ -10,7 +10,6 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from foretide.compile.stages import Stage
-from foretide.files import replace_json
 from foretide.kafka.client import confluent
 from foretide.kafka.errors import KafkaError
 from foretide.spark.inputs.contract import NEVER_US, InputSpec
@@ -18,7 +17,7 @@ from foretide.spark.inputs.kafka import KafkaInput
 from foretide.spark.inputs.planned import Position
 from foretide.spark.kafka_options import KafkaSourcePlan
 from foretide.spark.live.order import source_of
-from foretide.spark.live.record import LiveRecord, StrandCut, read_reached
+from foretide.spark.live.record import LiveRecord, StrandCut, read_reached, write_reached
 from foretide.store.workspace import Workspace
 
 __all__ = ["LiveTopics", "check_remembered"]
@@ -41,8 +40,7 @@ class LiveTopics:
     """
 
     def __init__(self, stage: Stage, plans: Mapping[str, KafkaSourcePlan], workspace: Workspace) -> None:
-        self._stage, self._plans, self._path = stage, plans, workspace.live(stage.id)
-        self._reached = self._path.with_name("live-reached.json")
+        self._stage, self._plans, self._depot = stage, plans, workspace.live(stage.id)
         options = {source.id: source.connector.options for source in stage.sources}
         self._inputs = {id: KafkaInput(InputSpec(id, "kafka", given)) for id, given in options.items()}
         self._cuts: Mapping[str, StrandCut] = {}
@@ -65,12 +63,12 @@ class LiveTopics:
         TopicError, BrokerError
             When a topic is not there, or no broker answers.
         """
-        record, known = LiveRecord.claim(self._path, self._cut)
+        record, known = LiveRecord.claim(self._depot, self._cut)
         self._cuts = record.cuts
         for source, cut in self._cuts.items():
             self._starts[source] = {int(part): offset for part, offset in cut.position["to"].items()}
         self.refresh()
-        before = read_reached(self._reached)
+        before = read_reached(self._depot)
         for source, plan in self._plans.items():
             committed = _committed(plan, group, self._starts[source])
             check_remembered(plan, self._starts[source], committed, before.get(source, {}))
@@ -81,7 +79,8 @@ class LiveTopics:
     def write_down(self) -> None:
         """Write down how far the stage has come, to notice later if the broker has forgotten it."""
         with self._lock:
-            replace_json(self._reached, self._committed)
+            committed = {source: dict(offsets) for source, offsets in self._committed.items()}
+        write_reached(self._depot, committed)
 
     def refresh(self, patience_s: float | None = None) -> list[str]:
         """Look for partitions that were added; return the strands that have any of them.
