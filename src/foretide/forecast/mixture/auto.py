@@ -230,7 +230,7 @@ class Auto(Forecaster):
         self._panel, self._weights, self._studied_at, self._trained_at = None, {}, self._seen, 0
         self._job.drop()
         self._profile = None
-        self._pretrained, self._refused, self._unread = None, False, self._series.values[-KEPT:]
+        self._pretrained, self._refused, self._unread = None, False, history.values[-KEPT:].copy()
         known = carried(self._series.values)
         if known.size >= _LONG:
             self._experts().learn_season(known, self._seen)

@@ -40,7 +40,9 @@ class Zero(Forecaster):
     summary: ClassVar[str] = "a network that has seen made-up series alone, ready from the first values on"
     spec: ClassVar[tuple[str, ...]] = ()
 
-    window: int = Field(default=CONTEXT, ge=1, description="Observations that a fit reads.")
+    window: int = Field(
+        default=CONTEXT, ge=1, description="Observations that it keeps; a fit reads as many, or 512 if that is more."
+    )
     size: Literal["full", "small"] = Field(default="full", description="Which of the two networks.")
     tuned: str | None = Field(
         default=None, description="Weights that `foretide forecast tune` wrote, in place of those of the package."
@@ -71,7 +73,8 @@ class Zero(Forecaster):
 
     def _train(self, history: Series) -> None:
         self._reader = None
-        self._observe(Series(history.values[-self.window :], history.step_s, history.ended_at_s, history.name))
+        read = history.values[-max(self.window, CONTEXT) :]
+        self._observe(Series(read, history.step_s, history.ended_at_s, history.name))
 
     def _observe(self, new: Series) -> None:
         if self._reader is None:
