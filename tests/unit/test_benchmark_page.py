@@ -14,7 +14,7 @@ from benchmark_modules import benchmark_module
 ROOT = Path(__file__).parents[2]
 RESULTS = {path.stem: path for path in sorted((ROOT / "benchmarks" / "results").glob("*.json"))}
 #: Results whose tables stand in another page, and sections that no result makes.
-ELSEWHERE, APART = {"prices"}, {"overview", "forecasting"}
+ELSEWHERE, APART = {"prices"}, {"overview", "forecasting", "zero"}
 LINE = {"what": "speed", "against": "before", "sense": "at most", "target": 1.0, "note": ""}
 
 
