@@ -42,7 +42,7 @@ def season(size: int, seed: int = 4) -> Series:
 
 
 def test_a_trend_leads_to_experts_that_follow_it() -> None:
-    model = Auto().fit(10.0 * np.arange(60.0))
+    model = Auto(zero="off").fit(10.0 * np.arange(60.0))
     forecast = model.predict(6)
     assert forecast.mean == pytest.approx(10.0 * np.arange(60.0, 66.0), rel=0.02)
     assert next(iter(forecast.weights)).split("(")[0] in ("line", "holt")
@@ -52,7 +52,7 @@ def test_a_trend_leads_to_experts_that_follow_it() -> None:
 
 def test_quantiles_of_the_mean_lie_within_those_of_the_steps() -> None:
     noise = np.random.default_rng(2).gamma(4.0, 25.0, 300)
-    forecast = Auto().fit(noise).predict(6)
+    forecast = Auto(zero="off").fit(noise).predict(6)
     width = forecast.quantiles[0.9] - forecast.quantiles[0.1]
     assert forecast.mean_quantiles[0.9] - forecast.mean_quantiles[0.1] < width.min()
     assert forecast.mean_quantile(0.9) == forecast.mean_quantiles[0.9]
@@ -61,7 +61,7 @@ def test_quantiles_of_the_mean_lie_within_those_of_the_steps() -> None:
 def test_a_gap_at_the_end_is_forecast_over() -> None:
     whole = 10.0 * np.arange(60.0)
     gap = np.r_[whole[:57], np.full(3, np.nan)]
-    assert Auto().fit(gap).predict(2).mean == pytest.approx([600.0, 610.0], rel=0.02)
+    assert Auto(zero="off").fit(gap).predict(2).mean == pytest.approx([600.0, 610.0], rel=0.02)
 
 
 def test_what_was_said_within_a_gap_does_not_depend_on_what_came_after_it() -> None:
@@ -69,7 +69,7 @@ def test_what_was_said_within_a_gap_does_not_depend_on_what_came_after_it() -> N
         values = season(800).values
         values[700:710] = np.nan
         values[710:] += after
-        model = Auto(background=False, dear=()).fit(values)
+        model = Auto(zero="off", background=False, dear=()).fit(values)
         panel = model._panel
         assert panel is not None and panel.names == ("seasonal-ridge",)
         return panel.record(800, 101)
@@ -93,24 +93,24 @@ def test_many_series_say_what_each_alone_says() -> None:
     rows = np.random.default_rng(6).gamma(3.0, 10.0, (70, 60))
     rows[3, 10:20] = np.nan
     rows[5] *= 1e300
-    many = Auto().predict_many(rows, 4)
+    many = Auto(zero="off").predict_many(rows, 4)
     for row in (0, 3, 5, 69):
-        alone = Auto().fit(rows[row]).predict(4)
+        alone = Auto(zero="off").fit(rows[row]).predict(4)
         assert many.mean[row] == pytest.approx(alone.mean, rel=1e-9)
         assert many.quantiles[0.9][row] == pytest.approx(alone.quantiles[0.9], rel=1e-9)
         assert many.mean_quantiles[0.9][row] == pytest.approx(alone.mean_quantiles[0.9], rel=1e-9)
 
 
 def test_of_many_series_one_without_values_is_unknown() -> None:
-    many = Auto().predict_many([[np.nan, np.nan], [3.0, 3.0]], 2)
+    many = Auto(zero="off").predict_many([[np.nan, np.nan], [3.0, 3.0]], 2)
     assert np.isnan(many.mean[0]).all() and many.mean[1] == pytest.approx([3.0, 3.0])
     with pytest.raises(ConfigError, match="a table of series"):
-        Auto().predict_many([1.0, 2.0], 2)
+        Auto(zero="off").predict_many([1.0, 2.0], 2)
 
 
 def test_a_supplied_expert_takes_over_when_its_record_is_good() -> None:
     series = wave(300)
-    model = Auto(background=False, ahead=4).fit(series)
+    model = Auto(zero="off", background=False, ahead=4).fit(series)
     expert = Oracle().fit(series.part(0, 100))
     forecast = model.supply(expert).predict(4)
     assert next(iter(forecast.weights)) == "oracle" and forecast.weights["oracle"] > 0.9
@@ -119,7 +119,7 @@ def test_a_supplied_expert_takes_over_when_its_record_is_good() -> None:
 
 
 def test_an_expert_of_another_series_is_refused() -> None:
-    model = Auto().fit(wave(50))
+    model = Auto(zero="off").fit(wave(50))
     with pytest.raises(
         ForecastError, match=r"expert 'basic' of 'in': expected one that was trained on the same series"
     ):
@@ -137,7 +137,7 @@ def test_dear_models_are_checked_when_it_is_made() -> None:
 
 def test_a_long_history_brings_in_the_regression_on_its_season() -> None:
     series = season(900)
-    model = Auto(background=False, dear=()).fit(series.part(0, 800))
+    model = Auto(zero="off", background=False, dear=()).fit(series.part(0, 800))
     forecast = model.predict(6)
     assert next(iter(forecast.weights)) == "seasonal-ridge"
     assert forecast.mean == pytest.approx(series.values[800:806], abs=4.0)
@@ -145,7 +145,7 @@ def test_a_long_history_brings_in_the_regression_on_its_season() -> None:
 
 def test_what_trains_in_the_background_is_used_once_it_is_there() -> None:
     series = season(900)
-    model = Auto(dear=(), refit_every=50).fit(series.part(0, 300))
+    model = Auto(zero="off", dear=(), refit_every=50).fit(series.part(0, 300))
     model.update(series.part(300, 750))
     assert "seasonal-ridge" not in model.predict(6).weights
     model.finish().update(series.part(750, 850))
@@ -154,7 +154,7 @@ def test_what_trains_in_the_background_is_used_once_it_is_there() -> None:
 
 def test_a_saved_one_goes_on_with_its_experts(tmp_path: Path) -> None:
     series = season(800)
-    model = Auto(background=False, dear=("ridge",)).fit(series.part(0, 700))
+    model = Auto(zero="off", background=False, dear=("ridge",)).fit(series.part(0, 700))
     loaded = load_forecaster(model.save(tmp_path / "auto"))
     for one in (model, loaded):
         one.update(series.part(700, 720))
@@ -164,7 +164,7 @@ def test_a_saved_one_goes_on_with_its_experts(tmp_path: Path) -> None:
 
 
 def test_an_expert_that_cannot_be_trained_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
-    model = Auto(background=False, dear=("ridge",)).fit(season(500))
+    model = Auto(zero="off", background=False, dear=("ridge",)).fit(season(500))
     assert "ridge" in model.predict(3).weights
     model._job.start(lambda: 1 // 0)  # type: ignore[arg-type,return-value]
     assert model.finish().predict(3).mean.size == 3

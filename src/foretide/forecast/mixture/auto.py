@@ -52,7 +52,7 @@ class Auto(Forecaster):
 
     - Some thirty cheap experts (exponential smoothing of values, logarithms and roots at several rates, damped trends,
       medians, lines) are refitted at every step.
-    - With `zero` switched on, the pretrained network of that name takes part from the first values on, as two experts
+    - Unless `zero` is off, the pretrained network of that name takes part from the first values on, as two experts
       and with the distances of its quantiles; it reads each value once, and the last 512 again after it was loaded.
     - With 400 values and more, a regression on lags, seasonal lags and the time of the season takes part; it is
       refitted every `refit_every` values, in the background.
@@ -95,7 +95,7 @@ class Auto(Forecaster):
         default=True, description="Train in the background; if false, results do not depend on timing."
     )
     zero: Literal["off", "full", "small"] = Field(
-        default="off", description="Which pretrained network takes part; `off`: none."
+        default="full", description="Which pretrained network takes part; `off`: none."
     )
     tuned: str | None = Field(
         default=None, description="Weights that `foretide forecast tune` wrote, for `zero` in place of the package's."
@@ -127,7 +127,7 @@ class Auto(Forecaster):
     def weights(self) -> Mapping[str, float]:
         """Return the part of each expert in the last forecast, on average over its steps, the greatest first.
 
-        >>> model = Auto().fit(100.0 + 5.0 * np.arange(40.0))
+        >>> model = Auto(zero="off").fit(100.0 + 5.0 * np.arange(40.0))
         >>> _ = model.predict(6)
         >>> next(iter(model.weights()))[:4]
         'line'
