@@ -40,6 +40,7 @@ os.environ.setdefault(
 ORDER = (
     "test_benchmarks",
     "test_scale_downs",
+    "test_no_shared_disk",
     "test_kafka",
     "test_live",
     "test_transport",
