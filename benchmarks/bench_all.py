@@ -43,7 +43,7 @@ NAMES = (
     "simulator",
 )
 #: Those that take hours.
-LONG = ("closed_loop", "nexmark_steered", "attach", "health")
+LONG = ("closed_loop", "nexmark_steered", "attach", "health", "field")
 HERE = Path(__file__).resolve().parent
 
 

@@ -1,0 +1,185 @@
+"""The field: systems that run the Twitter detection from Kafka to Kafka, each in an environment of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from _harness import ROOT, progress
+from foretide.apps.twitter_detection import DETECTORS
+
+__all__ = ["FORETIDE", "SYSTEMS", "Job", "System", "start"]
+
+JOBS = ROOT / "benchmarks" / "field_jobs"
+ENVIRONMENTS = ROOT / ".venv-field"
+
+
+@dataclass(frozen=True)
+class System:
+    """A system of the field.
+
+    Parameters
+    ----------
+    name : str
+        What it is called.
+    packages : tuple of str
+        What its environment has; none for one that runs in ours.
+    command : tuple of str
+        How its job is started; ``{python}``, ``{bin}``, ``{workers}`` and ``{folder}`` stand for what they say.
+    rescaled : str
+        How it gets another number of workers: "told" while it runs, by "another" process, or by a "restart".
+    guarantee : str
+        What it promises about events, as it is run here.
+    """
+
+    name: str
+    packages: tuple[str, ...]
+    command: tuple[str, ...]
+    rescaled: str
+    guarantee: str
+
+    def python(self) -> Path:
+        """Return its Python, in an environment that is made where it is missing."""
+        if not self.packages:
+            return Path(sys.executable)
+        home = ENVIRONMENTS / self.name.lower().replace(" ", "-")
+        done = home / "installed"
+        if not done.exists() or done.read_text(encoding="utf-8") != "\n".join(self.packages):
+            progress(f"  {self.name}: installing {', '.join(self.packages)}")
+            subprocess.run([sys.executable, "-m", "venv", str(home)], check=True)
+            subprocess.run([str(home / "bin" / "pip"), "install", "-q", *self.packages], check=True)
+            done.write_text("\n".join(self.packages), encoding="utf-8")
+        return home / "bin" / "python"
+
+
+FORETIDE = System("Foretide", (), ("{python}", "foretide_job.py", "{folder}", "{workers}"), "told", "exactly once")
+SYSTEMS = (
+    FORETIDE,
+    System(
+        "Bytewax",
+        ("bytewax==0.21.1", "confluent-kafka>=2.5,<3"),
+        ("{python}", "-m", "bytewax.testing", "bytewax_job:flow", "-p", "{workers}"),
+        "restart",
+        "at least once",
+    ),
+    System("Quix Streams", ("quixstreams==3.28.1",), ("{python}", "quix_job.py"), "another", "exactly once"),
+    System(
+        "Pathway",
+        ("pathway==0.33.0",),
+        ("{bin}/pathway", "spawn", "--processes", "{workers}", "{python}", "pathway_job.py"),
+        "restart",
+        "at least once",
+    ),
+)
+
+
+class Job:
+    """A job that runs: its process groups."""
+
+    def __init__(self, system: System, kafka: str, folder: Path, workers: int) -> None:
+        self.system, self._kafka, self._folder = system, kafka, folder
+        self._groups: list[subprocess.Popen[str]] = []
+        self._begin(workers)
+
+    def _begin(self, workers: int) -> None:
+        python = self.system.python()
+        keywords = self._folder / "keywords.json"
+        tables = {detector.column: dict(detector.keywords) for detector, _ in DETECTORS}
+        keywords.write_text(json.dumps(tables), encoding="utf-8")
+        places = {"python": python, "bin": python.parent, "workers": workers, "folder": self._folder / "run"}
+        command = [part.format(**places) for part in self.system.command]
+        environment = {**os.environ, "FIELD_KAFKA": self._kafka, "FIELD_KEYWORDS": str(keywords)}
+        if self.system.packages:
+            environment.pop("PYTHONPATH", None)
+        # A system that shares partitions among processes gets one for each worker.
+        for _ in range(workers if self.system.rescaled == "another" else 1):
+            self._groups.append(
+                subprocess.Popen(
+                    command,
+                    cwd=JOBS,
+                    env=environment,
+                    stdin=subprocess.PIPE,
+                    stdout=(self._folder / "job.out").open("a"),
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                    text=True,
+                )
+            )
+
+    def rescale(self, workers: int) -> None:
+        """Give it more workers, in the way that it has for that."""
+        if self.system.rescaled == "told":
+            told = self._groups[0].stdin
+            assert told is not None
+            told.write(f"{workers}\n")
+            told.flush()
+        elif self.system.rescaled == "another":
+            self._begin(workers - len(self._groups))
+        else:
+            self.end()
+            self._begin(workers)
+
+    def kill(self) -> None:
+        """Kill all of it, as a machine that is lost would."""
+        self.end(signal.SIGKILL)
+
+    def restart(self, workers: int) -> None:
+        """Start it again after a kill."""
+        self._begin(workers)
+
+    def usage(self) -> tuple[float, float]:
+        """Return the CPU seconds that it has used, and the memory that it holds, in MB; of all its processes."""
+        cpu_s = held = 0.0
+        for group in self._groups:
+            try:
+                parts = [psutil.Process(group.pid), *psutil.Process(group.pid).children(recursive=True)]
+            except psutil.Error:
+                continue
+            for part in parts:
+                try:
+                    times = part.cpu_times()
+                    cpu_s += times.user + times.system
+                    # What processes share, such as forked workers, counts once.
+                    held += part.memory_full_info().pss
+                except psutil.Error:
+                    continue
+        return cpu_s, held / 2**20
+
+    def check(self) -> None:
+        """Raise if a process has ended."""
+        if any(group.poll() is not None for group in self._groups):
+            text = (self._folder / "job.out").read_text(encoding="utf-8", errors="replace")
+            raise RuntimeError(f"{self.system.name}: expected the job to run, it ended with\n{text[-3000:]}")
+
+    def end(self, by: signal.Signals = signal.SIGTERM) -> None:
+        """End all processes."""
+        for group in self._groups:
+            for one in (by, signal.SIGKILL):
+                try:
+                    os.killpg(group.pid, one)
+                    group.wait(15)
+                except (ProcessLookupError, subprocess.TimeoutExpired):
+                    continue
+        self._groups.clear()
+
+
+@contextmanager
+def start(system: System, kafka: str, folder: Path, workers: int) -> Iterator[Job]:
+    """Run the job of a system; end it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    job = Job(system, kafka, folder, workers)
+    try:
+        yield job
+    finally:
+        job.end(signal.SIGKILL)
+        time.sleep(1.0)
