@@ -44,7 +44,7 @@ def tune(
 
     [bold]Example:[/] foretide forecast tune --csv trace.csv --value events_per_second --out mine.npz
 
-    Use it with `[forecasters.auto] zero = "small", tuned = "mine.npz"`.
+    Use it with `zero = "small"` and `tuned = "mine.npz"` among the settings of the forecaster `auto`.
     """
     from foretide.extras import needs_extra
     from foretide.forecast.csv_history import read_history
@@ -77,7 +77,7 @@ def tune(
         "after": dict(found.after),
     }
     write_weights(out, found.weights, card)
-    console.print(f"wrote {out}; use it with zero = '{size}' and tuned = '{out}' under \\[forecasters.auto]")
+    console.print(f"wrote {out}; use it with the settings zero = '{size}' and tuned = '{out}' of auto", highlight=False)
 
 
 def _usable(histories: Sequence[tuple[str, History]], fewest: int) -> list[Floats]:
