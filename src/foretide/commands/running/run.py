@@ -100,7 +100,7 @@ def run(
         bool,
         typer.Option(
             "--live",
-            help="Run from Kafka to Kafka in tasks that stay, tens of milliseconds late; what cannot is refused.",
+            help="Run from Kafka to Kafka in tasks that stay, without batches; what cannot is refused.",
         ),
     ] = False,
     minutes: Annotated[
