@@ -144,14 +144,13 @@ class LiveHub:
         loop = asyncio.get_running_loop()
         try:
             while True:
-                piece, cursor = await asyncio.to_thread(_look, feed)
-                if piece:
-                    feed.cursor = cursor
-                    feed.publish(piece)
-                elif loop.time() - looked_s >= _STATUS_EVERY_S:
+                if not await _tell_news(feed) and loop.time() - looked_s >= _STATUS_EVERY_S:
                     looked_s = loop.time()
                     ending = await asyncio.to_thread(self._ending, feed)
                     if ending:
+                        # What was stored since the look before the end.
+                        while await _tell_news(feed):
+                            pass
                         feed.publish(ending)
                         return
                 await asyncio.sleep(self._poll_s)
@@ -168,6 +167,15 @@ class LiveHub:
             _LOG.debug("run %s cannot be read: %s", feed.run.id, error)
             return b""
         return b"" if info.is_alive(self._now()) else _event("end", run_entry(info, self._now()), None)
+
+
+async def _tell_news(feed: _Feed) -> bool:
+    """Hand what is new to all readers; return whether there was anything."""
+    piece, cursor = await asyncio.to_thread(_look, feed)
+    if piece:
+        feed.cursor = cursor
+        feed.publish(piece)
+    return bool(piece)
 
 
 def _look(feed: _Feed) -> tuple[bytes, int]:

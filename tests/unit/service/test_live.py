@@ -108,6 +108,30 @@ def test_all_who_follow_a_run_hear_the_same_as_it_comes(tmp_path: Path) -> None:
     store.close()
 
 
+class EndsWhileLookedAt(LiveHub):
+    """A hub whose run has its last news, and ends, between a look for news and a look whether it has ended."""
+
+    def __init__(self, store: RunStore, recorder: RunRecorder) -> None:
+        super().__init__(store, QUICK, lambda: recorder.info.created_at_s)
+        self._recorder = recorder
+
+    def _ending(self, feed: Any) -> bytes:
+        self._recorder.measured([measured(self._recorder, 1.0)])
+        self._recorder.finish({})
+        return super()._ending(feed)
+
+
+def test_what_comes_right_before_the_end_is_told_before_it(tmp_path: Path) -> None:
+    store, recorder = live_run(tmp_path)
+
+    async def to_the_end() -> list[tuple[str, Any]]:
+        stream = EndsWhileLookedAt(store, recorder).follow(store.run("latest"), 0)
+        return await asyncio.wait_for(until(stream, lambda found: False), 20)
+
+    assert [kind for kind, _ in asyncio.run(to_the_end())] == ["measurement", "end"]
+    store.close()
+
+
 def test_the_end_of_a_run_ends_its_streams(tmp_path: Path) -> None:
     store, recorder = live_run(tmp_path)
 
