@@ -165,14 +165,14 @@ def daily_line(traces: Path) -> Line:
     return Line("an hour ahead at 1 s after a restart, two weeks recorded: MAPE ÷ without", ratio, (low, high), 0.5)
 
 
-def cost_lines() -> list[Line]:
-    """Return what an update with a forecast costs, and a thousand series."""
+def cost_lines(updates: int = 200, series: int = 1_000) -> list[Line]:
+    """Return what an update with a forecast costs, and many series."""
     draw, lines = np.random.default_rng(7), []
     for size in ("off", "full"):
         model = Auto(zero=size, background=False, dear=()).fit(draw.gamma(5.0, 200.0, 100))  # type: ignore[arg-type]
         model.predict(6)
         spent = []
-        for value in draw.gamma(5.0, 200.0, 200).tolist():
+        for value in draw.gamma(5.0, 200.0, updates).tolist():
             started = time.process_time()
             model.update([value]).predict(6)
             spent.append(1e3 * (time.process_time() - started))
@@ -181,10 +181,10 @@ def cost_lines() -> list[Line]:
             continue
         low, high = np.quantile(spent, (0.05, 0.95)).tolist()
         lines.append(Line("one update and forecast: ms of a core", float(np.median(spent)), (low, high), 2.0, before))
-    rows = draw.gamma(5.0, 200.0, (1000, 100))
+    rows = draw.gamma(5.0, 200.0, (series, 100))
     Auto().predict_many(rows[:50], 6)
     many = [_seconds(lambda: Auto().predict_many(rows, 6)) for _ in range(5)]
-    title = "1,000 series of 100 values at once, best of five: s"
+    title = f"{series:,} series of 100 values at once, best of five: s"
     lines.append(Line(title, min(many), (min(many), max(many)), 1.0))
     return lines
 
@@ -231,8 +231,10 @@ def main() -> None:
     parser.add_argument("--kept", type=Path, default=ROOT / "out" / "zero")
     parser.add_argument("--markdown", type=Path, default=ROOT / "docs" / "benchmarks.md")
     parser.add_argument("--json", type=Path, default=ROOT / "docs" / "benchmarks-zero.json")
+    parser.add_argument("--smoke", action="store_true", help="the costs of a few forecasts alone, as in the tests")
     options = parser.parse_args()
-    lines, left_out, traces = [], ["the RMSE of the two long traces with `zero`"], options.traces
+    lines, left_out = [], ["the RMSE of the two long traces with `zero`"]
+    traces = None if options.smoke else options.traces
     if traces is not None and (traces / "public_windows.npz").exists():
         rows, missing = window_scores(traces, options.kept, options.seconds)
         if missing:
@@ -249,7 +251,7 @@ def main() -> None:
         lines.append(daily_line(traces))
     else:
         left_out.append("the daily cycle")
-    lines += cost_lines()
+    lines += cost_lines(updates=5, series=20) if options.smoke else cost_lines()
     machine = machine_facts()
     text = as_markdown(lines, left_out, machine)
     print(text)

@@ -16,7 +16,7 @@ from smoke_benchmarks import ARGUMENTS, BENCHMARKS, HARNESS
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.slow]
 
 #: What the files of those hold that do not report by the harness.
-KEYS = {"forecasting": {"quick", "figures", "cost", "machine"}}
+KEYS = {"forecasting": {"quick", "figures", "cost", "machine"}, "zero": {"figures", "machine"}}
 REPORTED = [name for name, arguments in ARGUMENTS.items() if arguments == HARNESS]
 
 

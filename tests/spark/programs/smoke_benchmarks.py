@@ -24,6 +24,7 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "grouping": HARNESS,
     "prices": ("--smoke", "--json", "{folder}/{name}.json"),
     "forecasting": FILES,
+    "zero": FILES,
     "planning": HARNESS,
     "run_store": HARNESS,
     "simulator": HARNESS,
