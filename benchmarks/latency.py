@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from pyspark.sql import SparkSession
 
-from _detection import by_hand, detection
+from _detection import by_hand_as_it_comes, detection
 from _harness import Measured, alternate, between, parse_options, progress, report
 from _streams import Batches, constant_trace, open_session, run_by_hand, run_topology, scratch
 from foretide.spark.settings import EngineSettings
@@ -40,7 +40,7 @@ def measure(spark: SparkSession, trace: str, seconds: float) -> dict[str, Callab
     def hand() -> Mapping[str, float]:
         started_at_s = time.time()
         options = {"trace": trace, "payload": "tweets", "partitions": SLOTS, "startedAt": started_at_s}
-        found = run_by_hand(spark, options, by_hand, until=lambda found: over(found, started_at_s))
+        found = run_by_hand(spark, options, by_hand_as_it_comes, until=lambda found: over(found, started_at_s))
         return quantiles(found, started_at_s)
 
     def over(found: Batches, started_at_s: float) -> bool:

@@ -49,7 +49,6 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "attach": HARNESS,
     "kafka": HARNESS,
     "live": HARNESS,
-    "field": HARNESS,
     "soak": ("--minutes", "0.15", "--every", "1", "--json", "{folder}/{name}.json"),
     "bench_all": ("--no-run", "--results", "{folder}", "--markdown", "{folder}/benchmarks.md"),
 }
