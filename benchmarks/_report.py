@@ -205,18 +205,17 @@ def command_line() -> str:
 
 
 def commit() -> str:
-    """Return the commit that is measured, and whether files were changed since; "unknown" outside a repository."""
+    """Return the commit that is measured, and whether code was changed since; "unknown" outside a repository."""
     try:
-        found = subprocess.run(
-            ["git", "describe", "--always", "--dirty=+changes", "--exclude=*"],
-            cwd=_HERE,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
+        last = _git("rev-parse", "--short", "HEAD")
+        changed = _git("status", "--porcelain", "--", "../src", "../examples", "*.py")
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
-    return found.stdout.strip()
+    return f"{last}+changes" if changed else last
+
+
+def _git(*words: str) -> str:
+    return subprocess.run(["git", *words], cwd=_HERE, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def machine_facts(*packages: str) -> dict[str, Any]:
