@@ -41,6 +41,7 @@ __all__ = [
     "parse_options",
     "progress",
     "report",
+    "rotated",
 ]
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -118,6 +119,16 @@ def keep_row(row: Mapping[str, Any], path: Path) -> None:
 def progress(text: str) -> None:
     """Say how far the benchmark is."""
     print(text, file=sys.stderr, flush=True)
+
+
+def rotated(items: Sequence[T], number: int) -> list[T]:
+    """Return the items for one of several rounds, each of which begins with another one.
+
+    >>> rotated("abc", 4)
+    ['b', 'c', 'a']
+    """
+    shift = number % len(items)
+    return [*items[shift:], *items[:shift]]
 
 
 def alternate(

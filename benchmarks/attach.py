@@ -23,7 +23,7 @@ from statistics import median
 from typing import Any
 
 from _attached_runs import Load, Place, Run, load_turns, run_job
-from _harness import QUICK, ROOT, Measured, Options, Ratio, Table, keep_row, kept_rows, progress, report
+from _harness import QUICK, ROOT, Measured, Options, Ratio, Table, keep_row, kept_rows, progress, report, rotated
 from _report import targets_table, write_section
 from foretide.kafka.broker import Broker
 from standalone_cluster import standalone_cluster
@@ -99,9 +99,8 @@ def settings_of(name: str, executors: int) -> dict[str, str]:
 def run_round(place: Place, load: Load, number: int, options: Options, more: Sequence[str], kept: Path) -> None:
     """Run every alternative once that is not kept, each round beginning with another one; advise on the static run."""
     names = options.size((STATIC, ATTACHED, *DYNAMIC), quick=(STATIC, ATTACHED, DYNAMIC[1]), smoke=(ATTACHED,))
-    shift = number % len(names)
     done = {(row["trace"], row["round"], row["name"]) for row in kept_rows(kept)}
-    for name in (*names[shift:], *names[:shift]):
+    for name in rotated(names, number):
         if (load.trace, number, name) in done:
             continue
         topic = f"{load.trace}-{number}-{name}".replace(" ", "-").replace("/", "-").replace("_", "-")

@@ -16,7 +16,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -26,16 +25,28 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from _detection import detection
-from _harness import QUICK, Measured, Options, Ratio, Table, alternate, between, keep_row, kept_rows, progress, report
+from _harness import (
+    QUICK,
+    Measured,
+    Options,
+    Ratio,
+    Table,
+    alternate,
+    between,
+    keep_row,
+    kept_rows,
+    progress,
+    report,
+    rotated,
+)
+from _steered import run_steered
 from _streams import constant_trace, fixed_batches, open_session, scratch
 from foretide.apps import find_app
 from foretide.commands.running.request import RunRequest, default_master, default_policy
 from foretide.commands.running.run import TRIGGER_S
 from foretide.control import ControlSettings
-from foretide.spark import EngineSettings, create_session, start
-from foretide.spark.driver.run import RunOptions
+from foretide.spark import create_session, start
 from foretide.spark.steering.controller import steer
-from foretide.spark.steering.steered_run import SteeredTopologyRun
 from foretide.traces import load_trace
 
 OURS = default_policy()
@@ -123,7 +134,7 @@ def compare(
     try:
         for number in range(rounds):
             for trace in traces:
-                for policy in (*policies[number % len(policies) :], *policies[: number % len(policies)]):
+                for policy in rotated(policies, number):
                     if (trace, policy, number) not in done:
                         keep({**run_one(spark, trace, policy, td_s, speed, seconds), "round": number}, kept)
     finally:
@@ -165,16 +176,8 @@ def run_one(
         if value:
             settings = {KNOBS[planner]: float(value), **({"cooldown_s": float(cooldown_s)} if cooldown_s else {})}
             chosen = replace(chosen, planner_settings=settings)
-        options = RunOptions(
-            topology=topology,
-            path=Path(folder) / "run",
-            seconds=seconds,
-            settings=EngineSettings(trigger_s=TRIGGER_S),
-        )
-        with SteeredTopologyRun(spark, options, request.steering(topology, chosen)) as run:
-            deque(run.progress(), maxlen=0)
-            run.drain()
-        return {**run.result.row(trace), "policy": policy}
+        result = run_steered(spark, topology, Path(folder) / "run", request, chosen, seconds)
+        return {**result.row(trace), "policy": policy}
 
 
 def targets(trace: str, rows: Sequence[Mapping[str, Any]]) -> list[Measured]:

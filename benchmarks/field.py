@@ -28,7 +28,7 @@ import numpy as np
 from confluent_kafka import Consumer, Producer
 
 from _field import FORETIDE, SYSTEMS, Job, System, start
-from _harness import QUICK, Measured, Options, Ratio, Table, keep_row, kept_rows, progress, report
+from _harness import QUICK, Measured, Options, Ratio, Table, keep_row, kept_rows, progress, report, rotated
 from _streams import scratch
 from foretide.kafka import Broker, Cluster
 from foretide.traces.payloads import payload
@@ -69,8 +69,7 @@ def main() -> None:
     with scratch() as path, Broker(path / "broker", port=0, heap_mb=768) as broker:
         field = Field(broker.servers, path, options)
         for number in range(options.repeats):
-            shift = number % len(systems)
-            for system in (*systems[shift:], *systems[:shift]):
+            for system in rotated(systems, number):
                 if (system.name, number) not in done:
                     row = {"system": system.name, "round": number, **field.measure(system)}
                     keep_row(row, kept)

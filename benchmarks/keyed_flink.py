@@ -11,19 +11,18 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from statistics import median
 
 import numpy as np
 from pyspark.sql import SparkSession
 
-from _flink import MISSING, WarmJobs, calls, find_python, start_cluster
+from _flink import MISSING, WarmJobs, find_python
 from _harness import OF_TURNS, Measured, Options, Ratio, alternate, between, parse_options, progress, report
-from _streams import Batches, constant_trace, fixed_batches, open_session, run_topology, scratch
+from _streams import constant_trace, fixed_batches, open_session, run_topology, scratch
 from foretide.spark.driver.running_topology import RunningTopology
 from foretide.spark.settings import EngineSettings
 from foretide.topology import flow
 from keyed_state import STATE, TASKS, counting, keyed, together
-from rescale_gap import SPAN, WARM_S, shown, silences
+from rescale_gap import SPAN, WARM_S, changed_every, flinks, shown, silences, usual
 
 JOB = Path(__file__).with_name("flink_keyed_job.py")
 #: Events in a bundle, and the milliseconds after which one ends anyway, that are tried.
@@ -55,30 +54,12 @@ def our_silences(spark: SparkSession, trace: str, keys: int, changes: int, every
     )
     made.operator("count", together, mode="pandas", key="key", state=STATE, replicas=(1, 8, 4)).sink("out")
 
-    def until(running: RunningTopology, found: Batches) -> bool:
-        now_s = time.time()
-        due_s = started_at_s + WARM_S + every_s * (len(changes_s) + 1)
-        if now_s >= due_s and len(changes_s) < changes:
-            running.change_replicas({"count": CYCLE[len(changes_s) % len(CYCLE)]})
-            changes_s.append(now_s)
-        return len(changes_s) == changes and now_s > changes_s[-1] + every_s
+    def change(running: RunningTopology, number: int) -> None:
+        running.change_replicas({"count": CYCLE[number % len(CYCLE)]})
 
+    until = changed_every(change, changes_s, changes, every_s, started_at_s + WARM_S)
     found = run_topology(job.build(), spark, EngineSettings(first_rows=1_000_000), until=until)
     return silences(np.array(found.ended_s), changes_s, SPAN * every_s)
-
-
-def flinks_silences(python: Path, keys: int, changes: int, every_s: float) -> list[tuple[float, float]]:
-    """Return the same of the job on a cluster of Flink's."""
-    changes_s: list[float] = []
-    arguments = ("--keys", str(keys), "--every", "25")
-    with start_cluster(python, slots=max(CYCLE), job=JOB, arguments=arguments) as cluster:
-        time.sleep(WARM_S)
-        for number in range(changes):
-            time.sleep(every_s)
-            changes_s.append(cluster.rescale(CYCLE[number % len(CYCLE)]))
-        time.sleep(every_s)
-        instants, _ = calls(cluster.progress)
-    return silences(instants, changes_s, SPAN * every_s)
 
 
 def bundles(size: str, ms: str) -> dict[str, str]:
@@ -103,7 +84,7 @@ def main() -> None:
         Measured(f"rows/s, {name}", "PyFlink, value state", "at least", target, *compared(rates, name))
         for name, target in (("vectorised", 50.0), ("per key", 5.0))
     ]
-    turns = tuple(_usual(one) / _usual(other) for one, other in zip(gaps["Foretide"], gaps["PyFlink"], strict=False))
+    turns = tuple(usual(one) / usual(other) for one, other in zip(gaps["Foretide"], gaps["PyFlink"], strict=False))
     ratio, what = Ratio(turns) if turns else None, "longest silence at the sink after a change of replicas"
     lines.append(Measured(what, "PyFlink's adaptive rescale", "at most", 0.1, ratio, "" if ratio else MISSING))
     details = {"keys": keys, "rows_per_s": rates, "settings": best, "gaps_s": gaps}
@@ -151,13 +132,10 @@ def silence(path: Path, python: Path | None, keys: int, options: Options) -> dic
         found["Foretide"].append(our_silences(spark, constant_trace(path, RATE, 3600), keys, changes, every_s))
         spark.stop()
         shown(f"{turn + 1}/{options.repeats} Foretide", found["Foretide"][-1])
-        found["PyFlink"].append(flinks_silences(python, keys, changes, 2 * every_s))
+        arguments = ("--keys", str(keys), "--every", "25")
+        found["PyFlink"].append(flinks(python, changes, 2 * every_s, CYCLE, job=JOB, arguments=arguments))
         shown(f"{turn + 1}/{options.repeats} PyFlink", found["PyFlink"][-1])
     return found
-
-
-def _usual(turn: list[tuple[float, float]]) -> float:
-    return median(around for around, _ in turn)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ import os
 import sys
 import tempfile
 import time
-from collections import deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,14 +20,13 @@ from typing import Any
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
-from _harness import QUICK, Measured, Options, Ratio, keep_row, kept_rows, parse_options, progress, report
+from _harness import QUICK, Measured, Options, Ratio, keep_row, kept_rows, parse_options, progress, report, rotated
+from _steered import run_steered
 from _streams import constant_trace, open_session, scratch
 from foretide.commands.running.request import RunRequest, default_master
 from foretide.commands.running.run import TRIGGER_S
 from foretide.spark import EngineSettings, start
-from foretide.spark.driver.run import RunOptions
 from foretide.spark.driver.running_topology import RunningTopology
-from foretide.spark.steering.steered_run import SteeredTopologyRun
 from foretide.spark.tasks.statistics import BatchStatistics
 from foretide.topology import Topology
 from foretide.traces import load_trace
@@ -93,16 +91,8 @@ def run_one(
     request = RunRequest(named=topology.name, td_s=TD_S, store="none")
     [chosen] = request.policies(policy)
     with tempfile.TemporaryDirectory(prefix="foretide-", ignore_cleanup_errors=True) as folder:
-        options = RunOptions(
-            topology=topology,
-            path=Path(folder) / "run",
-            seconds=seconds,
-            settings=EngineSettings(trigger_s=TRIGGER_S),
-        )
-        with SteeredTopologyRun(spark, options, request.steering(topology, chosen)) as run:
-            deque(run.progress(), maxlen=0)
-            run.drain()
-    return {**run.result.row(TRACE), "query": name, "policy": policy}
+        result = run_steered(spark, topology, Path(folder) / "run", request, chosen, seconds)
+    return {**result.row(TRACE), "query": name, "policy": policy}
 
 
 def measure(names: Sequence[str], options: Options, kept: Path) -> None:
@@ -118,7 +108,7 @@ def measure(names: Sequence[str], options: Options, kept: Path) -> None:
             progress(f"  {name}: at most {done[name, '', -1]['peak_rate']:,.0f} events/s")
         for number in range(options.repeats):
             for name in names:
-                for policy in (OURS, STATIC) if number % 2 == 0 else (STATIC, OURS):
+                for policy in rotated((OURS, STATIC), number):
                     if (name, policy, number) not in done:
                         row = run_one(spark, name, policy, done[name, "", -1], speed, seconds)
                         keep_row({**row, "round": number}, kept)

@@ -9,8 +9,10 @@ same machine in turn with ours, and the same is done with its output.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,26 +51,44 @@ def ours(
     started_at_s = time.time()
     changes_s: list[float] = []
 
-    def until(running: RunningTopology, found: Batches) -> bool:
-        now_s = time.time()
-        due_s = started_at_s + warm_s + every_s * (len(changes_s) + 1)
-        if now_s >= due_s and len(changes_s) < changes:
-            running.change_replicas({"topic": CYCLE[len(changes_s) % len(CYCLE)] - 3})
-            changes_s.append(now_s)
-        return len(changes_s) == changes and now_s > changes_s[-1] + every_s
+    def change(running: RunningTopology, number: int) -> None:
+        running.change_replicas({"topic": CYCLE[number % len(CYCLE)] - 3})
 
+    until = changed_every(change, changes_s, changes, every_s, started_at_s + warm_s)
     settings = EngineSettings(first_rows=1_000_000)
     found = run_topology(detection({"trace": trace, "started_at": started_at_s}), spark, settings, until=until)
     return silences(np.array(found.ended_s), changes_s, SPAN * every_s)
 
 
-def flinks(python: Path, changes: int, every_s: float) -> list[tuple[float, float]]:
+def changed_every(
+    change: Callable[[RunningTopology, int], object],
+    changes_s: list[float],
+    changes: int,
+    every_s: float,
+    first_s: float,
+) -> Callable[[RunningTopology, Batches], bool]:
+    """Return what makes a change every few seconds while our topology runs, noting when, and says when it is over."""
+
+    def until(running: RunningTopology, found: Batches) -> bool:
+        now_s, number = time.time(), len(changes_s)
+        if number < changes and now_s >= first_s + every_s * (number + 1):
+            change(running, number)
+            changes_s.append(now_s)
+        return len(changes_s) == changes and now_s > changes_s[-1] + every_s
+
+    return until
+
+
+def flinks(
+    python: Path, changes: int, every_s: float, cycle: Sequence[int] = CYCLE, **job: Any
+) -> list[tuple[float, float]]:
+    """Return the same of a job on a cluster of Flink's, whose parallelism goes through `cycle`."""
     changes_s: list[float] = []
-    with start_cluster(python, slots=max(CYCLE)) as cluster:
+    with start_cluster(python, slots=max(cycle), **job) as cluster:
         time.sleep(WARM_S)
         for number in range(changes):
             time.sleep(every_s)
-            changes_s.append(cluster.rescale(CYCLE[number % len(CYCLE)]))
+            changes_s.append(cluster.rescale(cycle[number % len(cycle)]))
         time.sleep(every_s)
         instants, _ = calls(cluster.progress)
     return silences(instants, changes_s, SPAN * every_s)
@@ -113,13 +133,13 @@ def lines(mine: list[list[tuple[float, float]]], theirs: list[list[tuple[float, 
     # A batch now and then is longer than its neighbours; a tenth is well within that.
     itself = Ratio(changes) if changes else None
     against_itself = Measured(what, "the same span before the change", "at most", 1.1, itself)
-    rescales = tuple(_around(one) / _around(other) for one, other in zip(mine, theirs, strict=False))
+    rescales = tuple(usual(one) / usual(other) for one, other in zip(mine, theirs, strict=False))
     flink = Ratio(rescales) if rescales else None
     against_flink = Measured(what, "PyFlink's adaptive rescale", "at most", 0.2, flink, "" if flink else MISSING)
     return [against_itself, against_flink]
 
 
-def _around(turn: list[tuple[float, float]]) -> float:
+def usual(turn: Sequence[tuple[float, float]]) -> float:
     """Return the usual silence of a turn."""
     return median(around for around, _ in turn)
 
