@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 
+from certificates import Certificates
+
 __all__ = ["PostgresServer", "UnavailableError", "find_programs"]
 
 USER, PASSWORD, DATABASE = "foretide", "tide", "tests"
@@ -78,6 +80,18 @@ class PostgresServer:
                 stderr=log,
             )
         self._wait()
+
+    def encrypt(self, certificates: Certificates) -> None:
+        """Offer TLS from now on."""
+        for name, file in (("server.key", certificates.key), ("server.crt", certificates.certificate)):
+            place = self._root / "data" / name
+            shutil.copy(file, place)
+            place.chmod(0o600)
+            if os.getuid() == 0:
+                shutil.chown(place, "postgres", "postgres")
+        with (self._root / "data" / "postgresql.auto.conf").open("a") as settings:
+            settings.write("ssl = on\n")
+        self.restart()
 
     def stop(self, how: str = "fast") -> None:
         """Stop the server; "immediate" is a crash."""

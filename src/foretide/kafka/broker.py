@@ -11,6 +11,7 @@ import socket
 import subprocess
 import time
 import uuid
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
@@ -125,6 +126,8 @@ class Broker:
     host : str
         The address of this machine at which clients reach it: loopback unless they run elsewhere. It asks nobody for a
         password.
+    settings : mapping of str to str, optional
+        Settings of Kafka's that go before those it would have, such as further listeners.
     """
 
     def __init__(
@@ -134,12 +137,13 @@ class Broker:
         *,
         heap_mb: int = 512,
         host: str = _LOOPBACK,
+        settings: Mapping[str, str] | None = None,
     ) -> None:
         self.directory = Path(directory or default_directory()).absolute()
         self.host = host
         self.port = port or free_port(host)
         self._controller = self._known_controller() or free_port()
-        self._heap_mb = heap_mb
+        self._heap_mb, self._settings = heap_mb, dict(settings or {})
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -237,7 +241,9 @@ class Broker:
         data = self.directory / "data"
         data.mkdir(parents=True, exist_ok=True)
         properties = _PROPERTIES.format(host=self.host, port=self.port, controller=self._controller, data=data)
-        (self.directory / "server.properties").write_text(properties, encoding="utf-8")
+        # Of two lines with one name, the later one counts.
+        more = "".join(f"{name}={value}\n" for name, value in self._settings.items())
+        (self.directory / "server.properties").write_text(properties + more, encoding="utf-8")
         (self.directory / "log4j2.properties").write_text(_LOGGING.format(log=self.log), encoding="utf-8")
         if (data / "meta.properties").exists():
             return

@@ -38,6 +38,10 @@ _TRANSIENT = (
 )
 
 
+# What tells that another producer has taken the name of ours, or that the broker has given our transaction up.
+_FENCED = ("_FENCED", "INVALID_PRODUCER_EPOCH", "PRODUCER_FENCED", "INVALID_PRODUCER_ID_MAPPING", "UNKNOWN_PRODUCER_ID")
+# What tells that a broker does not let us in, and for how long we listen to whether it does.
+_REFUSED, _REFUSED_S = ("_AUTHENTICATION", "_SSL", "SASL_AUTHENTICATION_FAILED"), 3.0
 _MISSING = ("_NOENT", "_UNKNOWN_PARTITION", "_UNKNOWN_TOPIC", "UNKNOWN_TOPIC_OR_PART")
 
 
@@ -151,6 +155,11 @@ class Cluster:
                 if time.monotonic() >= deadline_s:
                     raise BrokerError(self.who, self.servers, self.patience_s, reason(error)) from error
                 if not warned:
+                    if (refusal := self._refusal()) is not None:
+                        raise KafkaError(
+                            f"{self.who}: expected Kafka at {self.servers} to let us in, got {refusal}; see the user, "
+                            "the password and the certificates in the client's settings"
+                        ) from error
                     _LOG.warning("%s: waiting for the Kafka broker at %s: %s", self.who, self.servers, reason(error))
                     warned = True
             if stop.wait(_PAUSE_S):
@@ -237,6 +246,24 @@ class Cluster:
         """What clients of the same cluster have in common."""
         return self.servers, tuple(sorted(self.options.items()))
 
+    def _refusal(self) -> str | None:
+        """Return why a broker does not let us in; None where it does, or is away, or nobody has to prove who they are.
+
+        The client library goes on trying in either case, and tells the difference by a callback alone.
+        """
+        if not self.options:
+            return None
+        library, said = confluent(), list[Any]()
+        client = library.Consumer({**self.config(group_id="foretide"), "error_cb": said.append})
+        try:
+            client.list_topics(timeout=_REFUSED_S)
+        except library.KafkaException:
+            client.poll(0.0)
+        finally:
+            client.close()
+        codes = {getattr(library.KafkaError, name) for name in _REFUSED}
+        return next((" ".join(str(error.str()).split()) for error in said if error.code() in codes), None)
+
     def _list(self, topic: str, partitions: list[int], spec: Any) -> dict[int, int]:
         library, committed = confluent(), confluent().IsolationLevel.READ_COMMITTED
         places = {library.TopicPartition(topic, partition): spec for partition in partitions}
@@ -281,6 +308,15 @@ def is_missing(error: Any) -> bool:
     """Return whether an error says that a topic, a partition or its leader is not there, or not yet."""
     codes = confluent().KafkaError
     return error.args[0].code() in {getattr(codes, name) for name in _MISSING}
+
+
+def is_fenced(error: Any) -> bool:
+    """Return whether an error says that another producer has our name, or that the broker has given our transaction up.
+
+    Whether the transaction counts is then for the ledger to say, once a new producer has been opened.
+    """
+    codes = confluent().KafkaError
+    return error.args[0].code() in {getattr(codes, name) for name in _FENCED}
 
 
 def reason(error: Any) -> str:

@@ -16,14 +16,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from foretide.kafka.client import Cluster, confluent, is_missing, is_transient, reason
+from foretide.kafka.client import Cluster, confluent, is_fenced, is_missing, is_transient, reason
 from foretide.kafka.errors import DataLossError, TransactionsError
 from foretide.kafka.sending import produce_messages
 
 __all__ = ["Strand", "StrandLost", "StrandReader", "fence"]
 
-# What tells that another producer has taken the strand's id, or that the broker has given up a transaction of ours.
-_FENCED = ("_FENCED", "INVALID_PRODUCER_EPOCH", "PRODUCER_FENCED", "INVALID_PRODUCER_ID_MAPPING", "UNKNOWN_PRODUCER_ID")
 _UNSUPPORTED = ("TRANSACTIONAL_ID_AUTHORIZATION_FAILED", "UNSUPPORTED_VERSION", "_UNSUPPORTED_FEATURE")
 # A fetch that finds nothing waits so long at the broker; one message ends the wait.
 _FETCH_WAIT_MS = 100
@@ -252,12 +250,6 @@ class StrandReader:
         elif not is_transient(library.KafkaException(error)):
             raise self._cluster.failure(library.KafkaException(error))
         return False
-
-
-def is_fenced(error: Any) -> bool:
-    """Return whether an error says that another has the strand, or that the broker has given up our transaction."""
-    codes = confluent().KafkaError
-    return error.args[0].code() in {getattr(codes, name) for name in _FENCED}
 
 
 def fence(cluster: Cluster, name: str) -> None:
