@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from postgres_server import PostgresServer
 from pyspark.sql import SparkSession
+from waiting import wait_for
 
 from foretide.errors import ConfigError
 from foretide.spark import EngineSettings, start
@@ -82,11 +83,25 @@ def test_a_server_that_restarts_in_the_midst_of_batches_costs_no_row_and_no_rest
             postgres.restart("immediate" if calls["restart"] == 1 else "fast")
 
     monkeypatch.setattr(PostgresSink, "_copy", interrupted)
-    with start(topology(trace, url), spark, tmp_path, settings=SMALL) as running:
+    with start(topology(trace, url, written_by="driver"), spark, tmp_path, settings=SMALL) as running:
         before = {query.runId for query in spark.streams.active}
         running.wait()
         assert {query.runId for query in spark.streams.active} == before
     assert calls["restart"] == 2
+    assert found(url) == expected(trace)
+
+
+def test_a_server_that_restarts_while_tasks_write_costs_no_row_and_no_restart(
+    spark: SparkSession, postgres: PostgresServer, url: str, tmp_path: Path, write_trace: Write
+) -> None:
+    trace = write_trace(*[500] * 5)
+    with start(topology(trace, url), spark, tmp_path, settings=SMALL) as running:
+        before = {query.runId for query in spark.streams.active}
+        for batches, how in ((1, "immediate"), (3, "fast")):
+            wait_for(lambda batches=batches: running.totals().batches >= batches, check=running.check)
+            postgres.restart(how)
+        running.wait()
+        assert {query.runId for query in spark.streams.active} == before
     assert found(url) == expected(trace)
 
 
@@ -104,10 +119,10 @@ def test_a_batch_that_spark_does_not_know_to_be_done_is_recognised_at_the_next_s
     with monkeypatch.context() as patch:
         patch.setattr(PostgresSink, "commit", crash_after)
         with pytest.raises(Exception, match="the driver is gone"):
-            with start(topology(trace, url), spark, tmp_path, settings=SMALL) as running:
+            with start(topology(trace, url, written_by="driver"), spark, tmp_path, settings=SMALL) as running:
                 running.wait()
     assert 0 < found(url).total() < expected(trace).total()
-    with start(topology(trace, url), spark, tmp_path, settings=SMALL) as running:
+    with start(topology(trace, url, written_by="driver"), spark, tmp_path, settings=SMALL) as running:
         running.wait()
     assert found(url) == expected(trace)
 

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from foretide.compile.stages import EdgePlan, Stage, StageGraph, compile_stages
+from foretide.compile.stages import EdgePlan, Stage, compile_stages
 from foretide.topology import Edge, Topology
+from foretide.topology.options import OWN_KINDS, written_by
 
 __all__ = ["EdgeView", "Explanation", "RoundView", "StageView", "explain"]
 
@@ -28,11 +29,16 @@ _OFFSETS = "tasks read ranges of offsets, so they may outnumber the topic's part
 _SINKS = {
     "none": "tasks count the rows and drop them",
     "parquet": "tasks write files, the driver puts them in place",
-    "kafka": "tasks make messages, the driver sends them, in one transaction",
-    "postgres": "the driver copies the rows to the server, in one transaction",
+    "kafka": "tasks send messages, each in a transaction of its own",
+    "postgres": "tasks copy the rows to the server, each in a transaction of its own",
     "sqlite": "the driver writes the rows, in one transaction",
     "memory": "the driver keeps the rows",
     "function": "the driver hands the rows to your function",
+}
+# The same where the driver writes, though tasks might.
+_BY_DRIVER = {
+    "kafka": "tasks make messages, the driver sends them, in one transaction",
+    "postgres": "the driver copies the rows to the server, in one transaction",
 }
 
 
@@ -153,15 +159,22 @@ def explain(topology: Topology, *, tasks_per_slot: int = 1) -> Explanation:
     """
     graph = compile_stages(topology)
     changing = {plan.number for stage in graph.stages for plan in stage.exchanges}
-    edges = {plan.number: _edge_view(plan, plan.number in changing, topology) for plan in _plans(graph)}
+    edges = {
+        plan.number: _edge_view(plan, plan.number in changing, topology, by_spark=_is_read_by_spark(stage))
+        for stage in graph.stages
+        for plan in stage.edges
+    }
     stages = tuple(_stage_view(stage, edges, tasks_per_slot) for stage in graph.stages)
     queued = tuple(edges[plan.number] for plan in graph.queued)
     missing = tuple(operator.id for operator in topology.operators if operator.function is None)
     return Explanation(topology.name, stages, queued, missing)
 
 
-def _plans(graph: StageGraph) -> Iterable[EdgePlan]:
-    return (plan for stage in graph.stages for plan in stage.edges)
+def _is_read_by_spark(stage: Stage) -> bool:
+    """Return whether Spark reads the rows of a stage, and gives them to tasks as it likes."""
+    return any(operator.on_frames for operator in stage.operators) or any(
+        source.connector.kind not in OWN_KINDS for source in stage.sources
+    )
 
 
 def _stage_view(stage: Stage, edges: Mapping[int, EdgeView], tasks_per_slot: int) -> StageView:
@@ -182,17 +195,22 @@ def _stage_view(stage: Stage, edges: Mapping[int, EdgeView], tasks_per_slot: int
     )
 
 
-def _edge_view(plan: EdgePlan, exchanged: bool, topology: Topology) -> EdgeView:
+def _edge_view(plan: EdgePlan, exchanged: bool, topology: Topology, *, by_spark: bool) -> EdgeView:
     edge = plan.edge
-    why = _why(plan, exchanged, topology)
+    why = _sink_why(plan, topology, by_spark) if plan.link == "sink" else _why(plan, exchanged, topology)
     return EdgeView(str(edge), edge.start, edge.end, str(edge.grouping), plan.link, exchanged, why)
 
 
+def _sink_why(plan: EdgePlan, topology: Topology, by_spark: bool) -> str:
+    [connector] = [sink.connector for sink in topology.sinks if sink.id == plan.edge.end]
+    kind = connector.kind
+    if kind in _BY_DRIVER and (by_spark or written_by(kind, connector.options) == "driver"):
+        return _BY_DRIVER[kind]
+    return _SINKS.get(kind, f"a sink of kind {kind!r}")
+
+
 def _why(plan: EdgePlan, exchanged: bool, topology: Topology) -> str:
-    sinks = {sink.id: sink.connector.kind for sink in topology.sinks}
-    end = plan.edge.end
-    if plan.link == "sink":
-        return _SINKS.get(sinks[end], f"a sink of kind {sinks[end]!r}")
+    sinks, end = {sink.id for sink in topology.sinks}, plan.edge.end
     if end not in sinks and topology.operator(end).on_frames:
         return f"{end} works on DataFrames: Spark reads the rows for it" + (
             ", from a log" if plan.link == "queued" else ""

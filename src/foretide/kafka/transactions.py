@@ -3,6 +3,9 @@
 The transaction commits the batch's id as the offset of a consumer group that nobody else uses: either both are there or
 neither, so a batch that is repeated after a failure is recognised. Readers that want committed messages alone,
 ``isolation.level=read_committed``, see every batch once and whole.
+
+Where tasks write, each has a name of its own among those of the batch, and several attempts of a task may be under way
+at once (ADR 0026): whoever comes last takes the name over, and looks whether one before it has sent the batch.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from foretide.kafka.client import Cluster, confluent, is_missing, is_transient
+from foretide.kafka.client import Cluster, confluent, is_fenced, is_missing, is_transient
 from foretide.kafka.errors import BrokerError, KafkaError
 from foretide.kafka.sending import HEADER, produce_messages
 
@@ -35,6 +38,9 @@ class TransactionalWriter:
         To what; it must be there.
     name : str
         Who writes: a second writer of the same name takes over from the first.
+    alone : bool
+        Whether a second writer is a mistake. Otherwise it is an attempt at the same batches, and whoever was taken over
+        from looks again whether his batch was sent.
 
     Raises
     ------
@@ -42,14 +48,15 @@ class TransactionalWriter:
         When there is no such topic.
     """
 
-    def __init__(self, cluster: Cluster, topic: str, name: str) -> None:
-        self._cluster, self._topic, self._name = cluster, topic, name
+    def __init__(self, cluster: Cluster, topic: str, name: str, *, alone: bool = True) -> None:
+        self._cluster, self._topic, self._name, self._alone = cluster, topic, name, alone
         self._last: int | None = None
         self._producer: Any = None
         self._ledger: Any = None
         self._closed = threading.Event()
-        # A topic that is not there is known before the first batch.
-        cluster.partitions(topic)
+        if alone:
+            # A topic that is not there is known before the first batch.
+            cluster.partitions(topic)
 
     def has(self, batch_id: int) -> bool:
         """Return whether the batch is in the topic."""
@@ -74,7 +81,7 @@ class TransactionalWriter:
         KafkaError
             When another writer of that name has taken over.
         """
-        if self.has(batch_id):
+        if self._knows(batch_id):
             return
         self._retry(lambda: self._transaction(batch_id, messages))
         self._last = batch_id
@@ -83,7 +90,33 @@ class TransactionalWriter:
         """Give up a batch that waits for a broker."""
         self._closed.set()
 
+    def disconnect(self) -> None:
+        """Let go of the broker; the next batch connects again."""
+        self._producer = None
+        if self._ledger is not None:
+            self._ledger.close()
+            self._ledger = None
+
+    def _knows(self, batch_id: int) -> bool:
+        """Return whether a batch need not be sent.
+
+        One of several knows what it has sent itself. Of the others it learns when it opens its producer: to ask before
+        that proves nothing.
+        """
+        return self.has(batch_id) if self._alone else self._last is not None and batch_id <= self._last
+
     def _transaction(self, batch_id: int, messages: pa.Table) -> None:
+        """Send a batch; where another attempt has taken over, at once once more."""
+        was_open = self._producer is not None
+        try:
+            self._attempt(batch_id, messages)
+        except confluent().KafkaException:
+            # A producer that was kept since the last batch may be an old one: others have had the name since.
+            if self._alone or not was_open:
+                raise
+            self._attempt(batch_id, messages)
+
+    def _attempt(self, batch_id: int, messages: pa.Table) -> None:
         """Send a batch; what an attempt before has brought to its end is not sent again."""
         try:
             if self._producer is None:
@@ -96,22 +129,14 @@ class TransactionalWriter:
             self._send(producer, messages)
             place = confluent().TopicPartition(self._topic, 0, batch_id + 1)
             group = self._ledger.consumer_group_metadata()
+            # Requests that fail are not repeated, though the library allows for it: after the broker's restart it was
+            # seen to wait for ever then. A new producer ends the transaction one way or the other.
             producer.send_offsets_to_transaction([place], group, self._cluster.request_s)
-            self._end(producer)
+            producer.commit_transaction(self._cluster.request_s)
         except Exception:
             # Whether the transaction was committed is for the next attempt to find out, with a new producer.
             self._producer = None
             raise
-
-    def _end(self, producer: Any) -> None:
-        deadline_s = time.monotonic() + self._cluster.patience_s
-        while True:
-            try:
-                producer.commit_transaction(self._cluster.request_s)
-                return
-            except confluent().KafkaException as error:
-                if not error.args[0].retriable() or time.monotonic() > deadline_s:
-                    raise
 
     def _open(self) -> Any:
         config = self._cluster.config(
@@ -126,23 +151,14 @@ class TransactionalWriter:
         return producer
 
     def _send(self, producer: Any, messages: pa.Table) -> None:
-        failed: list[Any] = []
-
-        def delivered(error: Any, message: Any) -> None:
-            if error is not None:
-                failed.append(error)
-
+        # A message that cannot be sent fails the transaction, so nobody need hear what became of each.
         for chunk in messages.to_batches(max_chunksize=_CHUNK):
-            produce_messages(producer, self._topic, chunk, delivered)
+            produce_messages(producer, self._topic, chunk)
             producer.poll(0)
-            if failed:
-                break
         deadline_s = time.monotonic() + max(1.0, self._cluster.patience_s)
-        while not failed and producer.flush(0.2):
+        while producer.flush(0.2):
             if time.monotonic() > deadline_s or self._closed.is_set():
                 raise BrokerError(self._cluster.who, self._cluster.servers, self._cluster.patience_s, "no answer")
-        if failed:
-            raise confluent().KafkaException(failed[0])
 
     def _read_last(self) -> int:
         """Return the last batch that was committed, -1 before the first."""
@@ -165,10 +181,12 @@ class TransactionalWriter:
         inner, codes = error.args[0], confluent().KafkaError
         if is_missing(error):
             self._cluster.partitions(self._topic)
-        if inner.code() in (codes._FENCED, codes.INVALID_PRODUCER_EPOCH, codes.PRODUCER_FENCED):
+        if inner.code() in (codes._FENCED, codes.INVALID_PRODUCER_EPOCH, codes.PRODUCER_FENCED) and self._alone:
             raise KafkaError(
                 f"{self._cluster.who}: expected to be the only writer of run {self._name!r}, got another driver that "
                 "has taken over; stop one of the two"
             ) from error
+        if not self._alone and (inner.fatal() or is_fenced(error)):
+            return True
         again = inner.txn_requires_abort() or inner.code() in (codes._MSG_TIMED_OUT, codes._STATE)
         return again or is_transient(error)

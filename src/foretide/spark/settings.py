@@ -27,6 +27,11 @@ class EngineSettings(Settings):
     trigger_s: float = Field(default=0.0, ge=0, description="Seconds between the starts of two batches; 0: at once.")
     first_rows: int = Field(default=5_000, ge=1, description="Rows admitted into the first batch of a stage.")
     max_rows: int = Field(default=1_000_000, ge=1, description="The most rows ever admitted into a batch.")
+    max_bytes: int = Field(
+        default=256 << 20,
+        ge=1 << 10,
+        description="The most bytes ever admitted into a batch, by what the rows of those before took in memory.",
+    )
     tasks_per_slot: int = Field(
         default=1, ge=1, le=16, description="Partitions per slot; more than one lets fast slots pull more."
     )

@@ -16,6 +16,7 @@ from foretide.topology.elements import Connector, Operator, OperatorMode
 
 __all__ = [
     "OPERATOR_OPTIONS",
+    "OWN_KINDS",
     "PROCESSOR_OPTIONS",
     "SINK_OPTIONS",
     "SOURCE_OPTIONS",
@@ -26,6 +27,7 @@ __all__ = [
     "unknown_operator_options",
     "unknown_sink_options",
     "unknown_source_options",
+    "written_by",
 ]
 
 
@@ -128,11 +130,15 @@ SINK_OPTIONS: dict[str, KindOptions] = {
     "parquet": KindOptions(("path", "compression"), required=("path",)),
     "sqlite": KindOptions(("path", "table"), required=("path",)),
     "postgres": KindOptions(
-        ("url", "table", "keys", "create", "password_env", "nul", "retry_s", "connect_s"), required=("url",)
+        ("url", "table", "keys", "create", "password_env", "nul", "retry_s", "connect_s", "written_by"),
+        required=("url",),
     ),
-    "kafka": KindOptions((*_KAFKA, "key", "column", "headers"), required=("servers", "topic")),
+    "kafka": KindOptions((*_KAFKA, "key", "column", "headers", "written_by"), required=("servers", "topic")),
 }
 """The options of each kind of sink."""
+
+#: Kinds of sources that Foretide's tasks read themselves; all others Spark reads for them.
+OWN_KINDS = ("trace", "kafka")
 
 _ON_ROWS = KindOptions(("tables", "state_partitions", "timer", "watermark_s", "event_time", "ttl_s"))
 OPERATOR_OPTIONS: Mapping[OperatorMode, KindOptions] = {
@@ -148,6 +154,20 @@ PROCESSOR_OPTIONS = KindOptions(("output_mode", "state_partitions", "time_mode",
 
 # The other parameters of an operator's declaration; a misspelt one of these arrives as an option.
 _DECLARED = (*(field.name for field in fields(Operator)), "inputs", "grouping", "queued", "queue_bound", "timeout_s")
+
+
+def written_by(kind: str, options: Mapping[str, Any]) -> str:
+    """Return who writes to a sink: ``tasks``, each its rows, or the ``driver`` those of a batch.
+
+    Rows with a key that replace each other are the driver's, unless the user says otherwise: tasks would overtake each
+    other. Where tasks get other rows when a batch runs again, the driver writes in any case (ADR 0026).
+
+    >>> written_by("kafka", {}), written_by("postgres", {"keys": ["id"]}), written_by("sqlite", {})
+    ('tasks', 'driver', 'driver')
+    """
+    if kind not in ("kafka", "postgres"):
+        return "tasks" if kind in ("none", "parquet") else "driver"
+    return str(options.get("written_by") or ("driver" if options.get("keys") else "tasks"))
 
 
 def register_source_kind(kind: str, options: KindOptions) -> None:

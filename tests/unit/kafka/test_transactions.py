@@ -85,3 +85,67 @@ def test_a_writer_that_is_closed_does_not_wait_for_a_broker(cluster: Cluster, to
     writer.close()
     with pytest.raises(BrokerError, match="stopped"):
         writer.send(0, rows("a"))
+
+
+class TestAttemptsAtTheSameTask:
+    """Writers of one name that are at the same batches: each batch is there once, by whichever of them."""
+
+    @pytest.fixture
+    def attempts(self, cluster: Cluster, topic: str) -> list[TransactionalWriter]:
+        return [TransactionalWriter(cluster, topic, f"{topic}-run-0-1", alone=False) for _ in range(2)]
+
+    def test_one_that_is_asked_again_knows_what_it_has_sent(
+        self, cluster: Cluster, topic: str, attempts: list[TransactionalWriter]
+    ) -> None:
+        for _ in range(3):
+            attempts[0].send(0, rows("a"))
+        assert values(cluster, topic) == [b"a"]
+
+    def test_one_that_comes_later_finds_what_was_sent(
+        self, cluster: Cluster, topic: str, attempts: list[TransactionalWriter]
+    ) -> None:
+        for writer in attempts:
+            writer.send(0, rows("a"))
+        assert values(cluster, topic) == [b"a"]
+
+    def test_one_that_was_overtaken_does_not_send_again(
+        self, cluster: Cluster, topic: str, attempts: list[TransactionalWriter]
+    ) -> None:
+        stalled, quick = attempts
+        stalled.send(0, rows("a"))
+        quick.send(1, rows("b"))
+        stalled.send(1, rows("b"))
+        assert values(cluster, topic) == [b"a", b"b"]
+
+    def test_a_name_may_go_from_worker_to_worker(
+        self, cluster: Cluster, topic: str, attempts: list[TransactionalWriter]
+    ) -> None:
+        for batch in range(6):
+            attempts[batch % 2].send(batch, rows(str(batch)))
+        assert values(cluster, topic) == [str(batch).encode() for batch in range(6)]
+
+    def test_one_that_stalls_within_its_transaction_is_fenced_off(
+        self, cluster: Cluster, topic: str, attempts: list[TransactionalWriter], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        stalled, quick = attempts
+        send, interrupted = stalled._send, list[int]()
+
+        def slow(producer: Any, messages: pa.Table) -> None:
+            send(producer, messages)
+            if not interrupted:
+                interrupted.append(1)
+                quick.send(0, rows("quick"))
+
+        monkeypatch.setattr(stalled, "_send", slow)
+        stalled.send(0, rows("stalled"))
+        assert values(cluster, topic) == [b"quick"] and interrupted
+
+    def test_one_that_let_go_of_the_broker_connects_again(
+        self, cluster: Cluster, topic: str, attempts: list[TransactionalWriter]
+    ) -> None:
+        writer, _ = attempts
+        writer.send(0, rows("a"))
+        writer.disconnect()
+        writer.send(0, rows("a"))
+        writer.send(1, rows("b"))
+        assert values(cluster, topic) == [b"a", b"b"]

@@ -21,7 +21,7 @@ from foretide.spark.batches.routing import Router
 from foretide.spark.batches.states import HotKey, StateSize
 from foretide.spark.inputs.positions import InputState
 from foretide.spark.settings import EngineSettings
-from foretide.spark.tasks.cells import RESULT, read_result, unpack
+from foretide.spark.tasks.cells import RESULT, read_result, sender_of, unpack
 from foretide.spark.tasks.contract import BatchOrder, Program
 from foretide.spark.tasks.operators import OperatorSpec
 from foretide.spark.tasks.program import StageTask
@@ -51,6 +51,7 @@ class LocalBatch:
     results: list[dict[str, Any]] = field(default_factory=list)
     received: dict[str, dict[int, Rows]] = field(default_factory=lambda: defaultdict(lambda: defaultdict(list)))
     collected: dict[str, Rows] = field(default_factory=lambda: defaultdict(list))
+    senders: set[str] = field(default_factory=set)
 
     def rows_in(self, operator: str) -> dict[int, int]:
         """Return the rows that each replica of an operator took."""
@@ -94,14 +95,9 @@ class LocalStage:
             [RowSlice(name, tuple(parts[task::slots])) for name, parts in inputs.items() if parts[task::slots]]
             for task in range(slots)
         ]
-        whole = BatchOrder(
-            batch_id,
-            slots,
-            slices=dealt,
-            routes=self.router.routes(slots, config or RuntimeConfig()),
-            collected=frozenset(plan.number for plan in self._plans.values() if plan.edge.end in sinks),
-            **order,
-        )
+        collected = frozenset(plan.number for plan in self._plans.values() if plan.edge.end in sinks)
+        routes = self.router.routes(slots, config or RuntimeConfig())
+        whole = BatchOrder(batch_id, slots, **{"slices": dealt, "routes": routes, "collected": collected, **order})
         batch = LocalBatch()
         envelopes = self._round(StageTask(self._key, self._program, whole), slots, {}, batch)
         for round, edges in enumerate(self.stage.carriers, start=1):
@@ -127,17 +123,19 @@ class LocalStage:
         for target, parts in envelopes.items():
             for part in parts:
                 edge, payload = part["edge"][0].as_py(), part["payload"][0].as_py()
-                collected = edge != RESULT and self._plans[edge].edge.end in {sink.id for sink in self.stage.sinks}
-                if exchanged and edge != RESULT and not collected:
-                    rows = [row for rows in unpack(payload) for row in rows.to_pylist()]
-                    batch.received[self._plans[edge].name][target] += rows
-                elif not exchanged and edge == RESULT:
-                    batch.results.append(read_result(payload))
+                if edge < 0:
+                    if edge == RESULT and not exchanged:
+                        batch.results.append(read_result(payload))
+                    continue
+                plan, rows = self._plans[edge], list(unpack(payload))
+                plain = [row for part in rows for row in part.to_pylist()]
+                collected = plan.edge.end in {sink.id for sink in self.stage.sinks}
+                if exchanged and not collected:
+                    batch.received[plan.name][target] += plain
                 elif not exchanged:
-                    assert collected, f"rows of {self._plans[edge].name} left after the last round"
-                    batch.collected[self._plans[edge].name] += [
-                        row for rows in unpack(payload) for row in rows.to_pylist()
-                    ]
+                    assert collected, f"rows of {plan.name} left after the last round"
+                    batch.collected[plan.name] += plain
+                    batch.senders |= {sender_of(part) for part in rows}
 
 
 @pytest.fixture(scope="session")

@@ -90,3 +90,22 @@ def test_more_slots_take_more_rows_at_once() -> None:
     assert admission.limit == 3000
     admission.expect(1)
     assert admission.limit == 500
+
+
+def test_rows_are_admitted_up_to_a_number_of_bytes() -> None:
+    admission = Admission(EngineSettings(first_rows=1_000, max_bytes=1 << 20))
+    admission.weigh(rows=100, bytes=100 * 2_048)
+    assert admission.limit == 512
+    admission.weigh(rows=0, bytes=0)
+    assert admission.limit == 512
+    admission.weigh(rows=10, bytes=10 << 20)
+    assert admission.limit == 1
+
+
+def test_rows_that_shrink_are_trusted_by_and_by() -> None:
+    admission = Admission(EngineSettings(first_rows=1_000_000, max_rows=1_000_000, max_bytes=1 << 20))
+    limits = []
+    for _ in range(4):
+        admission.weigh(rows=10, bytes=10 * (4_096 if not limits else 512))
+        limits.append(admission.limit)
+    assert limits == [256, 512, 1024, 2048]

@@ -216,4 +216,25 @@ def test_the_plan_says_how_partitions_bound_tasks() -> None:
     [stage] = explain(job.build()).stages
     read, written = (edge.why for edge in stage.edges)
     assert read.startswith("tasks read ranges of offsets, so they may outnumber the topic's partitions; ")
-    assert written == "tasks make messages, the driver sends them, in one transaction"
+    assert written == "tasks send messages, each in a transaction of its own"
+
+
+@pytest.mark.parametrize(
+    ("mode", "options", "sender"),
+    [
+        ("rows", {}, "tasks send"),
+        ("rows", {"written_by": "driver"}, "the driver sends"),
+        ("dataframe", {}, "the driver"),
+    ],
+)
+def test_the_plan_says_who_sends_messages(mode: Any, options: dict[str, Any], sender: str) -> None:
+    job = flow("orders")
+    rows = job.source("in", "kafka", **GOOD).operator("work", mode=mode)
+    rows.sink("out", "kafka", servers="x", topic="y", **options)
+    [stage] = explain(job.build()).stages
+    assert sender in stage.edges[-1].why
+
+
+def test_who_sends_messages_is_tasks_or_the_driver() -> None:
+    with pytest.raises(ConfigError, match=r"sink 'out': written_by.*tasks, driver.*nobody"):
+        KafkaSinkPlan.of("out", {"servers": "x", "topic": "y", "written_by": "nobody"})

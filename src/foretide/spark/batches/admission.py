@@ -24,7 +24,10 @@ class Admission:
     The limit follows the rows that a batch got through per second. Only a batch that was near its limit, or took
     longer than wanted, says anything about the pace; a small one is all fixed cost. Fixed cost must not starve a stage
     either: where a batch takes long whatever its size, the limit stays at what keeps operators busy for half of the
-    time wanted. The very first batch, in which workers start, teaches nothing.
+    time wanted. The very first batch, in which workers start, teaches nothing about time.
+
+    Nor may a batch be too large for the memory of its tasks: rows are admitted up to a number of bytes, by what those
+    of the last batches took.
 
     Examples
     --------
@@ -33,17 +36,27 @@ class Admission:
     ...     admission.learn(rows=1000, duration_s=2.0, work_s=2.0, slots=1)
     >>> admission.limit
     750
+    >>> admission.weigh(rows=1000, bytes=1 << 30)
+    >>> admission.limit
+    250
     """
 
     def __init__(self, settings: EngineSettings) -> None:
         self._settings = settings
         self._limit = float(settings.first_rows)
         self._slots: int | None = None
+        self._row_bytes = 0.0
 
     @property
     def limit(self) -> int:
         """The most rows of the next batch."""
-        return max(1, min(int(self._limit), self._settings.max_rows))
+        fitting = self._settings.max_bytes / self._row_bytes if self._row_bytes else float("inf")
+        return max(1, int(min(self._limit, self._settings.max_rows, fitting)))
+
+    def weigh(self, rows: int, bytes: int) -> None:
+        """Take note of how many bytes the rows of a batch took; growth counts at once, the opposite by and by."""
+        if rows:
+            self._row_bytes = max(bytes / rows, (1.0 - _SMOOTHING) * self._row_bytes)
 
     def learn(self, rows: int, duration_s: float, work_s: float, slots: int) -> None:
         """Take note of a batch: how long it took, and how much of that operators needed."""

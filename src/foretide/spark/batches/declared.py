@@ -12,9 +12,9 @@ from pyspark.sql.types import StructType
 from foretide.spark.columns import arrow_schema
 from foretide.spark.errors import OperatorError
 from foretide.spark.inputs.columns import source_columns
-from foretide.spark.inputs.frames import OWN_KINDS
 from foretide.spark.tasks.operators import OperatorSpec
 from foretide.topology import DEFAULT_OUTPUT, Operator, Topology
+from foretide.topology.options import OWN_KINDS
 
 __all__ = ["operator_spec", "state_schema"]
 

@@ -11,11 +11,12 @@ from typing import Any
 import pyarrow as pa
 
 from foretide.compile.stages import Stage
-from foretide.spark.errors import OperatorError
 from foretide.spark.inputs.edges import EdgeStore
 from foretide.spark.settings import EngineSettings
 from foretide.spark.sinks.contract import BatchSink, ClosableSink, EncodingSink, open_sink
-from foretide.spark.tasks.contract import EdgeWriter
+from foretide.spark.sinks.outlets import OutletSink, join_rows
+from foretide.spark.tasks.cells import sender_of
+from foretide.spark.tasks.contract import EdgeWriter, Outlet
 from foretide.store.workspace import Workspace
 from foretide.transport import ArrowLog, ArrowLogSettings, LogFullError
 from foretide.transport.contract import BatchWriter, Commit, Log, SegmentInfo, SegmentWriter
@@ -47,6 +48,8 @@ class StageEnds:
         Set when the stage stops; waiting for room ends then.
     changelogs : mapping of int to Log
         The changelogs of its states, each with a number of its own beside those of edges.
+    repeatable : bool
+        Whether a task that runs again makes the same rows. If not, the driver sends what tasks would.
     """
 
     def __init__(
@@ -57,6 +60,8 @@ class StageEnds:
         edges: EdgeStore,
         stopping: threading.Event,
         changelogs: Mapping[int, Log] | None = None,
+        *,
+        repeatable: bool = True,
     ) -> None:
         self._stage, self._room_timeout_s, self._stopping = stage.id, settings.room_timeout_s, stopping
         self.logs: dict[int, Log] = {
@@ -71,11 +76,21 @@ class StageEnds:
         self._sink_edges = {
             plan.number: plan.edge.end for plan in (*stage.inputs, *stage.edges) if plan.edge.end in self.sinks
         }
+        found = {id: sink.outlet for id, sink in self.sinks.items() if repeatable and isinstance(sink, OutletSink)}
+        #: What tasks send rows out with, by sink.
+        self.outlets: dict[str, Outlet] = {id: outlet for id, outlet in found.items() if outlet is not None}
 
     @property
     def collected(self) -> frozenset[int]:
         """The edges whose rows come to the driver."""
-        return frozenset(number for number, id in self._sink_edges.items() if self.sinks[id].collects)
+        return frozenset(
+            number for number, id in self._sink_edges.items() if self.sinks[id].collects and id not in self.outlets
+        )
+
+    @property
+    def outlet_edges(self) -> dict[int, Outlet]:
+        """What tasks send rows out with, by edge."""
+        return {number: self.outlets[id] for number, id in self._sink_edges.items() if id in self.outlets}
 
     @property
     def encoders(self) -> dict[int, Callable[[pa.RecordBatch], pa.RecordBatch]]:
@@ -131,7 +146,10 @@ class StageEnds:
             edges = [number for number, end in self._sink_edges.items() if end == id]
             batches = [batch for number in edges for batch in collected.get(number, ())]
             files = [info for number in edges for info in written.get(number, [])]
-            sink.commit(batch_id, files, _joined(id, batches) if batches else None)
+            if id in self.outlets:
+                _send_for_tasks(self.outlets[id], batch_id, batches)
+            else:
+                sink.commit(batch_id, files, join_rows(id, batches) if batches else None)
         return commits
 
     def close(self) -> None:
@@ -191,14 +209,10 @@ def make_room(letters: Log) -> None:
         letters.commit(_LETTER_READER, middle)
 
 
-def _joined(sink: str, batches: Sequence[pa.RecordBatch]) -> pa.Table:
-    """Return the rows that reached a sink as one table, with the columns of all of them."""
-    try:
-        return pa.concat_tables([pa.Table.from_batches([batch]) for batch in batches], promote_options="permissive")
-    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-        raise OperatorError(
-            sink,
-            expected="columns that have one type in all rows that reach it",
-            got=error,
-            remedy="declare schema= for the operators before it",
-        ) from error
+def _send_for_tasks(outlet: Outlet, batch_id: int, batches: Sequence[pa.RecordBatch]) -> None:
+    """Send rows that tasks have left to the driver, for each task as it would have itself."""
+    by_task: dict[str, list[pa.RecordBatch]] = {}
+    for batch in batches:
+        by_task.setdefault(sender_of(batch), []).append(batch.replace_schema_metadata())
+    for task, rows in by_task.items():
+        outlet.send(batch_id, task, rows)

@@ -14,6 +14,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from foretide.compile.queues import queue_limits
 from foretide.compile.stages import Stage, StageGraph
+from foretide.depot import open_depot
 from foretide.errors import ForetideError
 from foretide.records.sharing import share_out
 from foretide.spark.batches.admission import Admission, Reading
@@ -23,6 +24,7 @@ from foretide.spark.batches.checkpoint_files import (
     last_batch,
     quick_checkpoint_files,
 )
+from foretide.spark.batches.deals import Deal, DealBook
 from foretide.spark.batches.drops import Drop, DropWatch, too_old_of
 from foretide.spark.batches.ends import StageEnds
 from foretide.spark.batches.failures import FailureWatch
@@ -87,7 +89,11 @@ class StageRunner:
         self._router = Router(stage)
         self._stopping = threading.Event()
         self._states = StageStates(graph.topology, stage, workspace, settings)
-        self._ends = StageEnds(stage, workspace, settings, edges, self._stopping, self._states.logs)
+        self._ends = StageEnds(
+            stage, workspace, settings, edges, self._stopping, self._states.logs, repeatable=self._feed.dealt
+        )
+        deals = workspace.place("stages", stage.id, "deals")
+        self._deals = DealBook(open_depot(deals, fsync=settings.sync_files), stage.id)
         program = pack_program(graph.topology, stage, workspace, settings)
         self._job = StageJob(spark, stage.id, stage.carriers, program, settings.batch_attempts, self._stopping)
         self.statistics: deque[BatchStatistics] = deque(maxlen=settings.kept_batches)
@@ -241,24 +247,23 @@ class StageRunner:
             self._feed.finished()
             return
         config = self._runtime.read()
-        replicas, slots = self._slots(config, rows)
-        self._admission.expect(slots)
+        deal = self._deals.settle(batch_id, lambda: self._deal(config, rows))
+        self._admission.expect(deal.slots)
         transactions = self._ends.begin(batch_id)
-        tasks = slots * self.settings.tasks_per_slot
-        first = self._feed.first_round(frame, self._reading_tasks(rows, tasks))
-        done = self._job.run(lambda: self._order(batch_id, tasks, first, config, transactions), first)
+        first = self._feed.first_round(frame, deal.reading)
+        done = self._job.run(lambda: self._order(batch_id, deal, first, transactions), first)
         letters = self._feed.letters()
         self._watch.look(done.results, rows or {}, letters)
         too_old = too_old_of(done.results, self._feed.too_old())
         commits = self._ends.commit(batch_id, done.results, done.collected, transactions, letters)
-        self._states.learn(commits, done.results, tasks)
+        self._states.learn(commits, done.results, deal.tasks)
         dropped = self._drops.look(self._feed.dropped(), too_old, done.results)
         self._feed.finished()
         work = self._account.of_batch(done.results) if first.entry is not None else SparkWork()
         if rows is None:  # only Spark has read them
             rows = {self.stage.sources[0].id: work.records}
-        batch = BatchStatistics(self.stage.id, batch_id, config.version, slots, rows, started_at_s)
-        batch.replicas, batch.dropped = replicas, dropped
+        batch = BatchStatistics(self.stage.id, batch_id, config.version, deal.slots, rows, started_at_s)
+        batch.replicas, batch.dropped = dict(deal.replicas), dropped
         batch.take(done.results, time.time())
         if (head := self._head) is not None and head.on_frames:
             add_spark_work(batch, head.id, sum(rows.values()) - sum(too_old.values()) - len(letters), work)
@@ -292,25 +297,35 @@ class StageRunner:
         parts = share_out(slots, np.array(list(planned.values()), dtype=np.float64), most)
         return dict(zip(planned, parts.tolist(), strict=True)), slots
 
+    def _deal(self, config: RuntimeConfig, rows: Mapping[str, int] | None) -> Deal:
+        """Divide a batch as things are now."""
+        replicas, slots = self._slots(config, rows)
+        tasks = slots * self.settings.tasks_per_slot
+        return Deal(
+            replicas,
+            slots,
+            tasks,
+            self._reading_tasks(rows, tasks),
+            self._router.routes(tasks, config, self._cores),
+            self._states.deal(tasks),
+            frozenset(self._ends.outlets),
+        )
+
     def _order(
-        self,
-        batch_id: int,
-        tasks: int,
-        first: FirstRound,
-        config: RuntimeConfig,
-        transactions: Mapping[int, BatchWriter],
+        self, batch_id: int, deal: Deal, first: FirstRound, transactions: Mapping[int, BatchWriter]
     ) -> BatchOrder:
-        states = self._states.orders(batch_id, tasks, transactions)
+        states = self._states.orders(batch_id, deal.partitions, transactions)
         return BatchOrder(
             batch_id,
-            tasks,
+            deal.tasks,
             slices=first.slices,
-            routes={**self._router.routes(tasks, config, self._cores), **self._states.routes(tasks, states)},
+            routes={**deal.routes, **self._states.routes(deal.tasks, states)},
             states=states,
             writers=self._ends.writers(batch_id, transactions),
             collected=self._ends.collected,
             encoders=self._ends.encoders,
-            letter_bytes=max(self.settings.letter_bytes // tasks, _LEAST_LETTER_BYTES),
+            letter_bytes=max(self.settings.letter_bytes // deal.tasks, _LEAST_LETTER_BYTES),
+            outlets=self._ends.outlet_edges,
         )
 
     def _learn(self, batch: BatchStatistics, results: Sequence[Mapping[str, Any]]) -> None:
@@ -324,6 +339,7 @@ class StageRunner:
         work_s = batch.duration_s if on_frames else busy_s / side_by_side
         rows = sum(batch.rows.values())
         self._admission.learn(rows, batch.duration_s, work_s, batch.slots)
+        self._admission.weigh(rows, sum(result["bytes"] for result in results))
         first = [part for id, part in batch.by_operator().items() if id in self.stage.readers]
         self._reading.learn(rows, sum(part.busy_s for part in first))
         rule = self._runtime.read().hiring.get(self.stage.id)

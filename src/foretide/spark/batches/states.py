@@ -6,6 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from foretide.compile.stages import Stage
 from foretide.grouping import Grouping
 from foretide.spark.batches.failures import FAILURE_LOGGER
@@ -111,10 +114,16 @@ class StageStates:
         """The changelogs, by the number of their writer."""
         return {ledger.writer: ledger.log for ledger in self._ledgers}
 
-    def orders(self, batch_id: int, tasks: int, transactions: Mapping[int, BatchWriter]) -> dict[str, StateOrder]:
+    def deal(self, tasks: int) -> dict[str, NDArray[np.int64]]:
+        """Return the task of each partition in a batch of so many tasks, by operator."""
+        return {ledger.operator: ledger.deal(tasks) for ledger in self._ledgers}
+
+    def orders(
+        self, batch_id: int, dealt: Mapping[str, NDArray[np.int64]], transactions: Mapping[int, BatchWriter]
+    ) -> dict[str, StateOrder]:
         """Return what the tasks of a batch are told, by operator."""
         return {
-            ledger.operator: ledger.order(batch_id, ledger.deal(tasks), transactions[ledger.writer].committed)
+            ledger.operator: ledger.order(batch_id, dealt[ledger.operator], transactions[ledger.writer].committed)
             for ledger in self._ledgers
         }
 

@@ -24,7 +24,6 @@ from foretide.spark.driver.query_progress import ProgressLog
 from foretide.spark.driver.repartition import check_partitions
 from foretide.spark.driver.sharing import check_sharing, share_credentials, shared_places
 from foretide.spark.inputs.edges import EdgeStore
-from foretide.spark.inputs.frames import OWN_KINDS
 from foretide.spark.inputs.positions import InputState, PositionReader
 from foretide.spark.live.checking import live_graph
 from foretide.spark.live.runner import LiveRunner
@@ -35,6 +34,7 @@ from foretide.spark.tasks.statistics import BatchStatistics, OperatorStatistics,
 from foretide.store import RuntimeStore
 from foretide.store.workspace import Workspace
 from foretide.topology import Topology
+from foretide.topology.options import OWN_KINDS
 from foretide.transport import ArrowLog
 from foretide.transport.dead_letters import Failure
 

@@ -13,10 +13,10 @@ from pyspark.sql import SparkSession
 from foretide.compile.stages import StageGraph
 from foretide.depot import is_remote, open_depot
 from foretide.errors import ConfigError
-from foretide.spark.inputs.frames import OWN_KINDS
 from foretide.spark.inputs.registration import register_sources
 from foretide.spark.pool.sight import look_around
 from foretide.spark.settings import EngineSettings
+from foretide.topology.options import OWN_KINDS
 
 __all__ = ["SharedPlace", "check_given", "check_sharing", "on_this_machine", "share_credentials", "shared_places"]
 

@@ -24,11 +24,12 @@ from foretide.spark.columns import spark_schema
 from foretide.spark.inputs.columns import input_columns, united_columns
 from foretide.spark.inputs.contract import NEVER_US, InputSpec, StageInput, deal, open_input, schema_text
 from foretide.spark.inputs.edges import EdgeStore
-from foretide.spark.inputs.frames import OWN_KINDS, FirstRound, ForeignFeed, apply, spread, timed
+from foretide.spark.inputs.frames import FirstRound, ForeignFeed, apply, spread, timed
 from foretide.spark.inputs.planned import Planned, Positions
 from foretide.spark.inputs.stage_source import RowCut, StageFeed, read_too_old, read_unread
 from foretide.spark.kafka_options import KafkaSourcePlan
 from foretide.topology import Operator, Source, Topology
+from foretide.topology.options import OWN_KINDS
 from foretide.transport.dead_letters import DeadLetter
 
 __all__ = ["Feed", "RowFeed", "SliceFeed", "open_feed"]

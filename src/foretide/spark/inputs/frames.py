@@ -20,10 +20,7 @@ from foretide.spark.tasks.operators import EVENT_TIME_COLUMN
 from foretide.topology import Operator, Source, is_processor
 from foretide.transport.dead_letters import DeadLetter
 
-__all__ = ["OWN_KINDS", "FirstRound", "ForeignFeed", "apply", "spread", "timed"]
-
-#: Kinds of sources that Foretide reads itself.
-OWN_KINDS = ("trace", "kafka")
+__all__ = ["FirstRound", "ForeignFeed", "apply", "spread", "timed"]
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
-"""Results into a Kafka topic, each batch in one transaction (ADR 0013).
+"""Results into a Kafka topic, in transactions with the id of their batch (ADR 0013, 0026).
 
-Tasks turn rows into messages; the driver sends them, see `foretide.kafka.transactions`.
+Tasks turn rows into messages. By default each sends its own (`foretide.spark.sinks.outlets`); else the driver sends
+those of a batch together. See `foretide.kafka.transactions`.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ from foretide.kafka.transactions import HEADER, TransactionalWriter
 from foretide.kafka.values import encode_values
 from foretide.spark.errors import OperatorError
 from foretide.spark.kafka_options import KafkaSinkPlan
+from foretide.spark.sinks.outlets import kept_connection
 from foretide.spark.tasks.contract import EdgeWriter
 
-__all__ = ["KafkaSink", "MessageEncoder"]
+__all__ = ["KafkaOutlet", "KafkaSink", "MessageEncoder"]
 
 
 @dataclass(frozen=True)
@@ -50,8 +52,40 @@ class MessageEncoder:
         return pa.record_batch(columns)
 
 
+@dataclass(frozen=True)
+class KafkaOutlet:
+    """Sends the rows of a task to a topic.
+
+    Parameters
+    ----------
+    encode : MessageEncoder
+        Turns rows into messages.
+    name : str
+        What all transactions of the sink in this run are named after.
+    """
+
+    encode: MessageEncoder
+    name: str
+
+    @property
+    def sink(self) -> str:
+        """The sink that it belongs to."""
+        return self.encode.sink
+
+    def send(self, batch_id: int, task: str, rows: Sequence[pa.RecordBatch]) -> None:
+        """Send the messages of a task, unless they were sent."""
+        name, plan = f"{self.name}-{task}", self.encode.plan
+        writer = kept_connection(
+            ("kafka", self.name),
+            name,
+            lambda name: TransactionalWriter(plan.cluster, plan.topic, name, alone=False),
+            TransactionalWriter.disconnect,
+        )
+        writer.send(batch_id, pa.Table.from_batches(rows))
+
+
 class KafkaSink:
-    """Sends every batch to a topic, in one transaction with its id.
+    """Sends every batch to a topic, with its id.
 
     Parameters
     ----------
@@ -66,20 +100,25 @@ class KafkaSink:
     collects = True
 
     def __init__(self, sink: str, options: Mapping[str, Any], run: str = "0") -> None:
-        self._sink, self._plan = sink, KafkaSinkPlan.of(sink, options)
-        self._writer = TransactionalWriter(self._plan.cluster, self._plan.topic, f"foretide-{run}-{sink}")
+        self._sink, self._plan, self._name = sink, KafkaSinkPlan.of(sink, options), f"foretide-{run}-{sink}"
+        self._writer = TransactionalWriter(self._plan.cluster, self._plan.topic, self._name)
 
     @property
     def encoder(self) -> MessageEncoder:
         """What tasks turn rows into messages with."""
         return MessageEncoder(self._sink, self._plan)
 
+    @property
+    def outlet(self) -> KafkaOutlet | None:
+        """What tasks send with; None where the driver does."""
+        return KafkaOutlet(self.encoder, self._name) if self._plan.written_by == "tasks" else None
+
     def committed(self, batch_id: int) -> bool:
         """Return whether the batch is in the topic."""
         return self._writer.has(batch_id)
 
     def task_writer(self, batch_id: int) -> EdgeWriter | None:
-        """Return nothing to write with: a transaction has one producer."""
+        """Return nothing to write with: tasks that write have an `outlet`."""
         return None
 
     def commit(self, batch_id: int, written: Sequence[Any], rows: pa.Table | None) -> None:

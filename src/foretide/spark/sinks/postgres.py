@@ -1,11 +1,16 @@
-"""The sink that writes to PostgreSQL: rows and the id of their batch in one transaction (ADR 0014)."""
+"""The sink that writes to PostgreSQL: rows and the id of their batch in one transaction (ADR 0014).
+
+By default each task writes its own rows (`foretide.spark.sinks.outlets`); else the driver writes those of a batch.
+"""
 
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import pyarrow as pa
@@ -16,12 +21,14 @@ from foretide.config import Settings, validated
 from foretide.errors import ConfigError
 from foretide.postgres.rows import NulError, column_type, copy_text
 from foretide.spark.errors import SinkError
+from foretide.spark.sinks.outlets import join_rows, kept_connection
 from foretide.spark.tasks.contract import EdgeWriter
+from foretide.topology.options import written_by
 
 if TYPE_CHECKING:
     from psycopg import Connection, Error
 
-__all__ = ["PostgresSink", "PostgresSinkSettings"]
+__all__ = ["PostgresOutlet", "PostgresSink", "PostgresSinkSettings"]
 
 _LOG = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -55,6 +62,11 @@ class PostgresSinkSettings(Settings):
         default=600.0, ge=0, description="Seconds that a batch waits for a server that is away before its stage fails."
     )
     connect_s: float = Field(default=10.0, ge=2, description="Seconds that an attempt to connect may take.")
+    written_by: Literal["tasks", "driver"] | None = Field(
+        default=None,
+        description="Who writes: each task its rows in a transaction of its own, or the driver all rows of a batch in "
+        "one. Unset: tasks; with keys the driver, so that of several rows with a key the last one counts.",
+    )
 
     @field_validator("keys", mode="before")
     @classmethod
@@ -63,11 +75,11 @@ class PostgresSinkSettings(Settings):
 
 
 class PostgresSink:
-    """Writes every batch to a table of a PostgreSQL database, together with its batch id, in one transaction.
+    """Writes every batch, or its rows of one task, to a table of a PostgreSQL database with its id, in one transaction.
 
-    The table ``foretide_batches`` holds the last batch of each sink and run; a stage's batches come in order. While the
-    server is away, a batch waits and is tried again; a commit that was cut off is recognised by the id, whether or not
-    it came through.
+    The table ``foretide_batches`` holds the last batch of each sink and run, or of each of its tasks; a stage's batches
+    come in order. While the server is away, a batch waits and is tried again; a commit that was cut off is recognised
+    by the id, whether or not it came through.
 
     Parameters
     ----------
@@ -77,11 +89,6 @@ class PostgresSink:
         Where to, and how.
     run : str
         Tells the batches of one run from those of another.
-
-    Raises
-    ------
-    ConfigError
-        When the server cannot be reached at the start, or refuses.
     """
 
     collects = True
@@ -97,21 +104,35 @@ class PostgresSink:
         self._connection: Connection | None = None
         self._columns: set[str] = set()
         self._last: int | None = None
-        try:
-            self._begin(self._connected())
-        except postgres.driver().Error as error:
-            self._disconnect()
-            raise ConfigError(
-                f"sink {sink!r}",
-                expected=f"to reach PostgreSQL at {self._address}",
-                got=postgres.reason(error),
-                remedy=postgres.remedy(error),
-            ) from error
 
     @classmethod
     def of(cls, sink: str, options: Mapping[str, Any], run: str = "0") -> PostgresSink:
-        """Open the sink that the user declared by these options."""
-        return cls(sink, validated(PostgresSinkSettings, options, f"sink {sink!r}"), run)
+        """Open the sink that the user declared by these options.
+
+        Raises
+        ------
+        ConfigError
+            When the server cannot be reached, or refuses.
+        """
+        opened = cls(sink, validated(PostgresSinkSettings, options, f"sink {sink!r}"), run)
+        try:
+            opened._begin(opened._connected())
+        except postgres.driver().Error as error:
+            opened._disconnect()
+            raise ConfigError(
+                f"sink {sink!r}",
+                expected=f"to reach PostgreSQL at {opened._address}",
+                got=postgres.reason(error),
+                remedy=postgres.remedy(error),
+            ) from error
+        return opened
+
+    @property
+    def outlet(self) -> PostgresOutlet | None:
+        """What tasks write with; None where the driver does."""
+        if written_by("postgres", self._settings.model_dump()) == "driver":
+            return None
+        return PostgresOutlet(self._sink, self._settings, self._run)
 
     def committed(self, batch_id: int) -> bool:
         """Return whether the batch is in the table; asked of the server once, since nobody else writes for this run."""
@@ -121,20 +142,25 @@ class PostgresSink:
             return batch_id <= last
 
     def task_writer(self, batch_id: int) -> EdgeWriter | None:
-        """Return nothing to write with: rows of one transaction go through one connection."""
+        """Return nothing to write with: tasks that write have an `outlet`."""
         return None
 
     def commit(self, batch_id: int, written: Sequence[Any], rows: pa.Table | None) -> None:
-        """Write the rows unless the batch is there already.
+        """Write the rows unless the batch is there already; see `write`."""
+        self.write(batch_id, rows)
+        self._last = batch_id
+
+    def write(self, batch_id: int, rows: pa.Table | None, task: str = "") -> None:
+        """Write the rows of a batch, or those of one of its tasks, unless they are there already.
 
         Raises
         ------
         SinkError
             When the server refuses a row, or stays away for longer than `retry_s`.
         """
+        run = f"{self._run}/{task}" if task else self._run
         with self._lock:
-            self._persist(lambda connection: self._write(connection, batch_id, rows))
-            self._last = batch_id
+            self._persist(lambda connection: self._write(connection, run, batch_id, rows))
 
     def close(self) -> None:
         """Let go of the server; a batch that waits for it is given up, and runs again at the next start."""
@@ -195,10 +221,10 @@ class PostgresSink:
         found = _run(connection, query, (self._sink, self._run)).fetchone()
         return -1 if found is None else int(found[0])
 
-    def _write(self, connection: Connection, batch_id: int, rows: pa.Table | None) -> None:
+    def _write(self, connection: Connection, run: str, batch_id: int, rows: pa.Table | None) -> None:
         columns = self._columns
         with connection.transaction():
-            if not self._claim(connection, batch_id):
+            if not self._claim(connection, run, batch_id):
                 return
             if rows is not None and rows.num_rows:
                 columns = self._prepare(connection, rows.schema)
@@ -206,13 +232,13 @@ class PostgresSink:
         # What a transaction made is there when it is over.
         self._columns = columns
 
-    def _claim(self, connection: Connection, batch_id: int) -> bool:
+    def _claim(self, connection: Connection, run: str, batch_id: int) -> bool:
         """Note the batch, and tell whether it is new; a driver that was given up on is waited for here."""
         claim = (
             f"INSERT INTO {_beside_marks(self._batches)} AS b VALUES (%s, %s, %s) ON CONFLICT (sink, run)"
             " DO UPDATE SET last_batch = excluded.last_batch WHERE b.last_batch < excluded.last_batch"
         )
-        return _run(connection, claim, (self._sink, self._run, batch_id)).rowcount == 1
+        return _run(connection, claim, (self._sink, run, batch_id)).rowcount == 1
 
     def _prepare(self, connection: Connection, schema: pa.Schema) -> set[str]:
         """Make the table, and columns that it lacks; return the columns that it has."""
@@ -281,6 +307,42 @@ class PostgresSink:
             got=postgres.reason(error),
             remedy="start the server and then the topology, which goes on with this batch; retry_s lets it wait longer",
         )
+
+
+@dataclass(frozen=True)
+class PostgresOutlet:
+    """Writes the rows of a task to a table.
+
+    Parameters
+    ----------
+    sink : str
+        The sink that it belongs to.
+    settings : PostgresSinkSettings
+        Where to, and how.
+    run : str
+        The run whose batches these are.
+    """
+
+    sink: str
+    settings: PostgresSinkSettings
+    run: str
+
+    def encode(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Return rows as they are."""
+        return rows
+
+    def send(self, batch_id: int, task: str, rows: Sequence[pa.RecordBatch]) -> None:
+        """Write the rows of a task, unless they were written."""
+        if (variable := self.settings.password_env) is not None and variable not in os.environ:
+            raise ConfigError(
+                f"sink {self.sink!r}",
+                expected=f"the environment variable {variable}, which holds the password, on executors too",
+                got="none",
+                remedy=f"set spark.executorEnv.{variable}, or let the driver write: written_by='driver'",
+            )
+        key = "postgres", self.sink, self.run
+        kept = kept_connection(key, "", lambda _: PostgresSink(self.sink, self.settings, self.run), PostgresSink.close)
+        kept.write(batch_id, join_rows(self.sink, rows), task)
 
 
 _ATTRIBUTES = "SELECT attname FROM pg_attribute WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped"

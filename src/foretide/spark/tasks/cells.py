@@ -18,6 +18,7 @@ from foretide.errors import ForetideError, error_as_data, error_from_data
 __all__ = [
     "ENVELOPE",
     "RESULT",
+    "TO_DRIVER",
     "Cell",
     "as_bytes",
     "by_schema",
@@ -26,6 +27,8 @@ __all__ = [
     "pack",
     "read_result",
     "result_cell",
+    "sender_of",
+    "signed",
     "unpack",
 ]
 
@@ -34,6 +37,12 @@ ENVELOPE = pa.schema([("target", pa.int32()), ("edge", pa.int32()), ("payload", 
 
 #: The edge number of a result: JSON for the driver.
 RESULT = -1
+
+#: The edge number of a word to the next round: an event has failed, so its tasks leave what they would send out.
+TO_DRIVER = -2
+
+# Under this name the columns of rows tell which task they come from.
+_SENDER = b"foretide.sender"
 
 #: What changes tasks: a target, the number of an edge, and rows packed for it.
 Cell: TypeAlias = tuple[int, int, "bytes | pa.Buffer"]
@@ -60,6 +69,21 @@ def unpack(payload: pa.Buffer | bytes) -> Iterator[pa.RecordBatch]:
     """Yield the batches of a packed cell."""
     with pa.ipc.open_stream(payload) as reader:
         yield from reader
+
+
+def signed(batch: pa.RecordBatch, sender: str) -> pa.RecordBatch:
+    """Return rows that tell which task they come from, also once they were packed.
+
+    >>> rows = signed(pa.record_batch({"id": [1]}), "0-3")
+    >>> [sender_of(found) for found in unpack(pack([rows]))]
+    ['0-3']
+    """
+    return batch.replace_schema_metadata({_SENDER: sender.encode()})
+
+
+def sender_of(batch: pa.RecordBatch) -> str:
+    """Return the task that rows come from; empty where they do not tell."""
+    return (batch.schema.metadata or {}).get(_SENDER, b"").decode()
 
 
 def result_cell(result: Mapping[str, Any]) -> Cell:

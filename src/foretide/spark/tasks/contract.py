@@ -15,7 +15,7 @@ from foretide.spark.tasks.operators import OperatorSpec
 from foretide.state.changes import StateOrder
 from foretide.transport.contract import OpenSegment, SegmentWriter
 
-__all__ = ["BatchOrder", "EdgeWriter", "Program", "Slice"]
+__all__ = ["BatchOrder", "EdgeWriter", "Outlet", "Program", "Slice"]
 
 
 class Slice(Protocol):
@@ -36,6 +36,23 @@ class EdgeWriter(Protocol):
 
     def open(self) -> OpenSegment:
         """Start writing."""
+        ...
+
+
+class Outlet(Protocol):
+    """Where the rows of a task leave the topology for good, in a transaction of the task's own: small and picklable."""
+
+    @property
+    def sink(self) -> str:
+        """The sink that it belongs to."""
+        ...
+
+    def encode(self, batch: pa.RecordBatch, /) -> pa.RecordBatch:
+        """Return rows as they are sent."""
+        ...
+
+    def send(self, batch_id: int, task: str, rows: Sequence[pa.RecordBatch]) -> None:
+        """Send encoded rows, unless an earlier attempt of the same task of the same batch has."""
         ...
 
 
@@ -61,6 +78,8 @@ class BatchOrder:
         What is done to rows before they go to the driver, by edge number.
     states : mapping of str to StateOrder
         What operators with a key begin with.
+    outlets : mapping of int to Outlet
+        What rows are sent out of the topology with, by the number of the edge that they come on.
     """
 
     batch_id: int
@@ -72,6 +91,7 @@ class BatchOrder:
     letter_bytes: int = 1 << 20
     encoders: Mapping[int, Callable[[pa.RecordBatch], pa.RecordBatch]] = field(default_factory=dict)
     states: Mapping[str, StateOrder] = field(default_factory=dict)
+    outlets: Mapping[int, Outlet] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,18 @@ from foretide.compile.stages import EdgePlan
 from foretide.errors import ConfigError
 from foretide.grouping import Assignment
 from foretide.health.task_features import TaskTimes
-from foretide.spark.tasks.cells import Cell, by_schema, envelope, pack, result_cell, unpack
-from foretide.spark.tasks.contract import BatchOrder, Program, Slice
+from foretide.spark.tasks.cells import (
+    TO_DRIVER,
+    Cell,
+    by_schema,
+    envelope,
+    pack,
+    result_cell,
+    sender_of,
+    signed,
+    unpack,
+)
+from foretide.spark.tasks.contract import BatchOrder, Outlet, Program, Slice
 from foretide.spark.tasks.keyed import KeyedRunner
 from foretide.spark.tasks.keys import field_names, first_row_id, row_keys, unroutable
 from foretide.spark.tasks.operators import EVENT_TIME_COLUMN, OperatorRunner
@@ -48,7 +58,7 @@ class Work:
     """One task: rows in, operators, rows out."""
 
     def __init__(self, machine: Machine, order: BatchOrder, replica: int, round: int = 0) -> None:
-        self._machine, self._order, self._replica = machine, order, replica
+        self._machine, self._order, self._replica, self._round = machine, order, replica, round
         stage = machine.program.stage
         self._outgoing = stage.outgoing
         self._exchanged = {plan.number for plan in stage.exchanges}
@@ -57,7 +67,7 @@ class Work:
         self._sinks = {sink.id for sink in stage.sinks}
         self._crossed: dict[int, int] = defaultdict(int)
         self._waited_s: dict[str, float] = defaultdict(float)
-        self._event_times, self._times, self._sent = EventTimes(), TaskTimes(), 0
+        self._event_times, self._times, self._sent, self._bytes = EventTimes(), TaskTimes(), 0, 0
         self._executed: dict[int, tuple[list[int], list[float]]] = defaultdict(lambda: ([], []))
         self._on_frames: dict[str, tuple[float, ...]] = {}
         self._unread: list[DeadLetter] = []
@@ -67,6 +77,10 @@ class Work:
             id: _task_state(machine, given, replica) for id, given in order.states.items() if round in stage.depths(id)
         }
         self._held: dict[str, list[pa.RecordBatch]] = defaultdict(list)
+        self._keyed = {operator.id for operator in stage.keyed}
+        # What leaves the topology from here, by the number of its edge, and whether the driver is to send it.
+        self._leaving: dict[int, list[pa.RecordBatch]] = defaultdict(list)
+        self._left_to_driver = False
         self._too_old: dict[str, int] = defaultdict(int)
         self._routes = {number: route.at_barrier(replica) for number, route in order.routes.items()}
         self._first_id = first_row_id(order.batch_id, replica)
@@ -78,6 +92,7 @@ class Work:
         inputs = {plan.name: plan for plan in self._machine.program.stage.inputs}
         for part in slices:
             for batch in part.batches():
+                self._bytes += batch.nbytes
                 if part.element in inputs:
                     self._cross(inputs[part.element], batch)
                 else:
@@ -107,7 +122,9 @@ class Work:
         """Unpack the rows that came for this task; results of earlier rounds pass through to the driver."""
         for batch in batches:
             for edge, payload in zip(batch["edge"].to_pylist(), batch["payload"], strict=True):
-                if edge < 0 or edge in self._order.collected:
+                if edge == TO_DRIVER:
+                    self._left_to_driver = True
+                elif edge < 0 or edge in self._order.collected or edge in self._order.outlets:
                     yield envelope([(0, edge, payload.as_buffer())])
                 else:
                     for rows in unpack(payload.as_buffer()):
@@ -117,11 +134,16 @@ class Work:
     def finish(self) -> Iterator[list[Cell]]:
         """Yield what is for other tasks and for the driver."""
         self._times.finishing()
+        # An event that failed may yet stop the stage, and succeed when the batch runs again by a mended function. So
+        # what was made beside it is not sent before the driver has judged; without failures, a repeat makes the same.
+        self._left_to_driver |= bool(self._unread) or any(runner.failed for runner in self._machine.runners.values())
+        self._leave_to_driver()
         parcels = [
             (target, number, pack(alike))
             for (number, target), rows in self._parcels.items()
             for alike in by_schema(rows)
         ]
+        parcels += [(target, TO_DRIVER, b"") for target in range(self._next_tasks() if self._left_to_driver else 0)]
         if parcels:
             yield parcels
         changes = self._write_changes()
@@ -133,7 +155,36 @@ class Work:
             if number in changes and isinstance(info, SegmentInfo):
                 changes[number].made(info.name)
         self._writers.clear()
+        self._send()
         yield [result_cell(self._result(written))]
+
+    @property
+    def _name(self) -> str:
+        """What this task is called among those of a batch."""
+        return f"{self._round}-{self._replica}"
+
+    def _next_tasks(self) -> int:
+        """Return how many tasks the next round has, where outlets wait for a word from this one."""
+        rounds = self._machine.program.stage.carriers
+        if not self._order.outlets or self._round >= len(rounds):
+            return 0
+        return max(self._order.routes[number].replicas for number in rounds[self._round])
+
+    def _leave_to_driver(self) -> None:
+        """Let rows go to the driver that this task had sent, if nothing had failed."""
+        if self._left_to_driver:
+            for number, rows in self._leaving.items():
+                self._parcels[number, 0] += [signed(batch, self._name) for batch in rows]
+            self._leaving.clear()
+
+    def _send(self) -> None:
+        """Send what leaves the topology from here, for each sink in one transaction."""
+        leaving: dict[str, tuple[Outlet, list[pa.RecordBatch]]] = {}
+        for number, rows in self._leaving.items():
+            outlet = self._order.outlets[number]
+            leaving.setdefault(outlet.sink, (outlet, []))[1].extend(rows)
+        for outlet, rows in leaving.values():
+            outlet.send(self._order.batch_id, self._name, rows)
 
     def _run_keyed(self) -> None:
         """Run the operators with a key once all rows have come, and without rows where keys may be due."""
@@ -141,7 +192,9 @@ class Work:
             runner, given, batches = self._machine.runners[id], self._order.states[id], self._held.pop(id, ())
             assert isinstance(runner, KeyedRunner)
             if batches or given.timing.marks:
-                for output, parts in runner.run_keyed(_together(batches), state, given.partitions).items():
+                # In the same order whenever the batch runs: Spark brings what tasks have sent in any.
+                rows = _together(sorted(batches, key=sender_of))
+                for output, parts in runner.run_keyed(rows, state, given.partitions).items():
                     for part in parts:
                         self._leave(id, output, part)
             self._snapshots[id] = state.snapshots()
@@ -198,6 +251,9 @@ class Work:
             encode = self._order.encoders.get(number)
             self._parcels[number, 0].append(batch if encode is None else encode(batch))
             self._arrived(batch)
+        elif number in self._order.outlets:
+            self._leaving[number].append(self._order.outlets[number].encode(batch))
+            self._arrived(batch)
         elif number in self._order.writers:
             # A file has one schema; rows of an operator that declares none may differ from batch to batch.
             place = number, batch.schema
@@ -241,7 +297,10 @@ class Work:
         ends = np.cumsum(counts)
         for target in np.flatnonzero(counts).tolist():
             first = int(ends[target] - counts[target])
-            self._parcels[plan.number, target].append(sorted_rows.slice(first, int(counts[target])))
+            part = sorted_rows.slice(first, int(counts[target]))
+            if plan.edge.end in self._keyed:
+                part = signed(part, self._name)
+            self._parcels[plan.number, target].append(part)
 
     def _assign(self, plan: EdgePlan, keys: np.ndarray) -> Assignment:
         try:
@@ -268,6 +327,7 @@ class Work:
             }
             | self._on_frames,
             "edges": self._crossed,
+            "bytes": self._bytes,
             "too_old": self._too_old,
             "executed": {
                 number: (keys[-_REPORTED:], times[-_REPORTED:]) for number, (keys, times) in self._executed.items()
@@ -299,7 +359,7 @@ def _together(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch | None:
     """Return rows as one batch, with the columns of all of them; None where there are none."""
     if not batches:
         return None
-    tables = [pa.Table.from_batches([batch]) for batch in batches]
+    tables = [pa.Table.from_batches([batch.replace_schema_metadata()]) for batch in batches]
     [rows] = pa.concat_tables(tables, promote_options="permissive").combine_chunks().to_batches()
     return rows
 
