@@ -41,6 +41,7 @@ NAMES = (
     "planning",
     "grouping",
     "simulator",
+    "scale",
 )
 #: Those that take hours.
 LONG = ("closed_loop", "nexmark_steered", "attach", "health", "field")

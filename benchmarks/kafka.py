@@ -2,8 +2,11 @@
 
 Same broker, same topic, same function, same rows per batch, as many tasks as slots on either side, and producers that
 wait and compress alike. Plain PySpark is its Kafka source, `mapInArrow`, and its Kafka sink, which sends a batch again
-after a failure; Foretide sends it in one transaction. Spark's connector is fetched from Maven Central; ``--connector``
-names another version of it, ``--jars`` a folder with it, where the one of the installed PySpark cannot be had.
+after a failure; Foretide's tasks send it in transactions. A third alternative is Foretide with rows that the driver
+sends, as it did before ADR 0026; the bytes of rows that reach it are counted.
+
+Spark's connector is fetched from Maven Central; ``--connector`` names another version of it, ``--jars`` a folder with
+it, where the one of the installed PySpark cannot be had.
 """
 
 from __future__ import annotations
@@ -14,7 +17,10 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,9 +29,10 @@ from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
-from _harness import Measured, alternate, between, parse_options, progress, report
+from _harness import OF_TURNS, Measured, alternate, between, parse_options, progress, report
 from _streams import Batches, fixed_batches, open_session, run_topology, scratch
 from foretide.kafka import Broker, Cluster, fetch
+from foretide.spark.batches.ends import StageEnds
 from foretide.topology import Topology, flow
 
 PARTITIONS = 4
@@ -73,10 +80,11 @@ def fill(servers: str, topic: str, total: int) -> None:
     producer.flush()
 
 
-def topology(servers: str, source: str, sink: str) -> Topology:
+def topology(servers: str, source: str, sink: str, written_by: str) -> Topology:
     job = flow("kafka")
     rows = job.source("in", "kafka", servers=servers, topic=source, schema=SCHEMA, ending="latest")
-    rows.operator("enrich", enrich, mode="arrow", replicas=SLOTS).sink("out", "kafka", servers=servers, topic=sink)
+    enriched = rows.operator("enrich", enrich, mode="arrow", replicas=SLOTS)
+    enriched.sink("out", "kafka", servers=servers, topic=sink, written_by=written_by)
     return job.build()
 
 
@@ -124,23 +132,49 @@ def plain(spark: SparkSession, servers: str, source: str, sink: str, rows: int, 
     return found
 
 
-def measure(spark: SparkSession, servers: str, source: str, rows: int, total: int) -> dict[str, Callable[[], float]]:
+class PassingBytes:
+    """Counts the bytes of rows that come to the driver."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._commit = StageEnds.commit
+
+    @contextmanager
+    def counted(self) -> Iterator[None]:
+        """Count while this lasts."""
+
+        def commit(ends: StageEnds, batch_id: int, results: Any, collected: Any, *more: Any) -> Any:
+            self.count += sum(rows.nbytes for batches in collected.values() for rows in batches)
+            return self._commit(ends, batch_id, results, collected, *more)
+
+        with mock.patch.object(StageEnds, "commit", commit):
+            yield
+
+
+def measure(
+    spark: SparkSession, servers: str, source: str, rows: int, total: int, passing: PassingBytes
+) -> dict[str, Callable[[], float]]:
     def new_topic() -> str:
         name = f"out-{uuid.uuid4().hex[:8]}"
         Cluster(servers, "benchmark").ensure_topic(name, PARTITIONS)
         return name
 
-    def ours() -> float:
+    def ours(written_by: str) -> float:
         found = run_topology(
-            topology(servers, source, new_topic()),
+            topology(servers, source, new_topic(), written_by),
             spark,
             fixed_batches(rows),
             until=lambda _, found: sum(found.rows) >= total,
         )
         return found.rate(SKIPPED)
 
+    def by_tasks() -> float:
+        with passing.counted():
+            return ours("tasks")
+
     return {
-        "Foretide": ours,
+        "Foretide": by_tasks,
+        "Foretide, by the driver": lambda: ours("driver"),
         "plain PySpark": lambda: plain(spark, servers, source, new_topic(), rows, total).rate(SKIPPED),
     }
 
@@ -168,7 +202,8 @@ def main() -> None:
         source = "orders"
         fill(broker.servers, source, total)
         spark = open_session(f"local[{SLOTS}]", {"spark.jars": jars} if jars else {})
-        alternatives = measure(spark, broker.servers, source, rows, total)
+        passing = PassingBytes()
+        alternatives = measure(spark, broker.servers, source, rows, total, passing)
         if not jars:
             del alternatives["plain PySpark"]
         found = alternate(
@@ -182,7 +217,11 @@ def main() -> None:
     against = "plain PySpark from the same topic to the same kind of sink (at least once)"
     names = sorted(Path(jar).name for jar in jars.split(",") if jar)
     note = f"Spark's connector: {', '.join(names) or 'none'}."
-    lines = [Measured("throughput from Kafka to Kafka, exactly once", against, "at least", 0.85, ratio, note)]
+    by_driver = between(found["Foretide"], found["Foretide, by the driver"])
+    lines = [
+        Measured("throughput from Kafka to Kafka, exactly once", against, "at least", 0.85, ratio, note),
+        Measured("the same, rows sent by tasks", "sent by the driver", "at least", 1.0, by_driver),
+    ]
     details = {
         "connector": names,
         "rows": rows,
@@ -190,8 +229,10 @@ def main() -> None:
         "partitions": PARTITIONS,
         "slots": SLOTS,
         "events_per_s": found,
+        "bytes_through_the_driver": passing.count,
     }
-    report("kafka", "Kafka", lines, details, options)
+    intro = f"{OF_TURNS} Bytes of rows that passed the driver where tasks sent them: {passing.count}."
+    report("kafka", "Kafka", lines, details, options, intro=intro)
 
 
 if __name__ == "__main__":

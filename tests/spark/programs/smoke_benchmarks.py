@@ -49,6 +49,7 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "attach": HARNESS,
     "kafka": HARNESS,
     "live": HARNESS,
+    "scale": HARNESS,
     "soak": ("--minutes", "0.15", "--every", "1", "--json", "{folder}/{name}.json"),
     "bench_all": ("--no-run", "--results", "{folder}", "--markdown", "{folder}/benchmarks.md"),
 }
