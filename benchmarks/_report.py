@@ -104,9 +104,10 @@ class Measured:
         """Whether the worse quartile reaches the target; None where nothing was measured."""
         if self.ratio is None:
             return None
-        worse = 0.25 if self.sense == "at least" else 0.75
-        value = float(np.quantile(self.ratio.pairs, worse))
-        return value >= self.target if self.sense == "at least" else value <= self.target
+        # One of the pairs, not something between two: where there was no fair comparison, one may be infinite.
+        if self.sense == "at least":
+            return float(np.quantile(self.ratio.pairs, 0.25, method="lower")) >= self.target
+        return float(np.quantile(self.ratio.pairs, 0.75, method="higher")) <= self.target
 
     def row(self) -> list[str]:
         """Return the line's cells: what, against, target, measured, reached."""
