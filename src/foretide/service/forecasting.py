@@ -30,6 +30,8 @@ class ForecastRequest(BaseModel):
 
     model_config = ConfigDict(
         extra="forbid",
+        # A true or a text is no number, though it could be taken for one.
+        strict=True,
         json_schema_extra={
             "examples": [{"samples": [100, 104, 108, None, 116, 120], "horizon": 3, "quantiles": [0.1, 0.9]}]
         },

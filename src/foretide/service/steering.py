@@ -29,7 +29,9 @@ class OverrideRequest(BaseModel):
     """Replicas to set by hand."""
 
     model_config = ConfigDict(
-        extra="forbid", json_schema_extra={"examples": [{"replicas": 6, "for_s": 600, "reason": "load test"}]}
+        extra="forbid",
+        strict=True,
+        json_schema_extra={"examples": [{"replicas": 6, "for_s": 600, "reason": "load test"}]},
     )
 
     replicas: int = Field(ge=1, le=1_000_000, description="How many, within the operator's bounds.")

@@ -85,3 +85,13 @@ def test_the_examples_work(client_of: Callable[..., TestClient]) -> None:
     client = client_of()
     example = client.get("/openapi.json").json()["components"]["schemas"]["ForecastRequest"]["examples"][0]
     assert client.post("/v1/forecast/lr", json=example).status_code == 200
+
+
+def test_a_method_that_a_path_does_not_have_is_told_which_it_has(client: TestClient) -> None:
+    paths = client.get("/openapi.json").json()["paths"]
+    for path, methods in paths.items():
+        answer = client.request("PATCH", path.replace("{run}", "latest"))
+        assert answer.status_code == 405, path
+        told = {method.strip().lower() for method in answer.headers["Allow"].split(",")}
+        assert told - {"head"} == set(methods), path
+    assert any(len(methods) > 1 for methods in paths.values())

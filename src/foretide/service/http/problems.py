@@ -13,6 +13,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
+from starlette.routing import compile_path
 
 from foretide.errors import ConfigError, ForetideError
 from foretide.store import StoreError, UnknownRunError
@@ -118,7 +119,18 @@ async def _of_http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     status = HTTPStatus(error.status_code)
     kind = status.phrase.lower().replace(" ", "-")
-    return problem_response(Problem(error.status_code, kind, _words(error, request), headers=error.headers))
+    headers = dict(error.headers or {})
+    if status == HTTPStatus.METHOD_NOT_ALLOWED and (methods := _methods(request)):
+        # The error knows of the first route alone that the path has.
+        headers["Allow"] = ", ".join(methods)
+    return problem_response(Problem(error.status_code, kind, _words(error, request), headers=headers))
+
+
+def _methods(request: Request) -> list[str]:
+    """Return the methods that there are for a path."""
+    paths = request.app.openapi()["paths"].items()
+    fitting = [operations for path, operations in paths if compile_path(path)[0].match(request.url.path)]
+    return sorted({method.upper() for operations in fitting for method in operations})
 
 
 def _words(error: HTTPException, request: Request) -> str:
