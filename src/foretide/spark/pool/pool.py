@@ -2,7 +2,8 @@
 
 An inactive replica costs nothing but an idle worker process. Workers are forked from a daemon that has everything
 imported (`foretide.spark.pool.daemon`); they are started before the first batch, with the operators and their tables
-loaded, and kept from idling away, since Spark ends a worker that had nothing to do for a minute.
+loaded, and kept from idling away, since Spark ends a worker that had nothing to do for a minute. An executor that comes
+later gets its workers when it comes.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ __all__ = ["ReplicaPool"]
 
 _LOG = logging.getLogger(__name__)
 _TOUCH_S = 0.05
+# How often is looked whether executors have come.
+_LOOK_S = 1.0
 
 
 class ReplicaPool(Background):
@@ -46,31 +49,36 @@ class ReplicaPool(Background):
     ) -> None:
         super().__init__()
         self._spark, self._every_s = spark, every_s
-        self._touch = _Touch(dict(programs or {}))
-        self._slots = max(1, min(slots, spark.sparkContext.defaultParallelism))
+        self._touch, self._most, self._known = _Touch(dict(programs or {})), slots, 0
 
     @property
     def slots(self) -> int:
-        """How many workers are kept."""
-        return self._slots
+        """How many workers are kept: as many as there are cores for now."""
+        return max(1, min(self._most, int(self._spark.sparkContext.defaultParallelism)))
 
     def warm_up(self) -> None:
         """Start the workers: one short task each, side by side."""
-        tasks = self._spark.range(0, self._slots, 1, self._slots).mapInArrow(self._touch, "replica long")
-        tasks.toArrow()
+        slots = self.slots
+        self._spark.range(0, slots, 1, slots).mapInArrow(self._touch, "replica long").toArrow()
 
     def start(self) -> None:
         """Warm up, and keep warm until `stop`."""
+        self._known = self.slots
         self.warm_up()
         super().start()
 
     def _run(self) -> None:
-        while not self._stop.wait(self._every_s):
-            try:
-                self.warm_up()
-            except Exception:
-                # A pool that cools down makes the next activation slower; it must not disturb the stream.
-                _LOG.warning("the replica pool could not be kept warm", exc_info=True)
+        warmed_s = time.monotonic()
+        while not self._stop.wait(min(_LOOK_S, self._every_s)):
+            now = self.slots
+            if now > self._known or time.monotonic() - warmed_s >= self._every_s:
+                warmed_s = time.monotonic()
+                try:
+                    self.warm_up()
+                except Exception:
+                    # A pool that cools down makes the next activation slower; it must not disturb the stream.
+                    _LOG.warning("the replica pool could not be kept warm", exc_info=True)
+            self._known = now
 
 
 @dataclass(frozen=True)
