@@ -168,7 +168,8 @@ def count_windows(rows: pd.DataFrame, state: pd.DataFrame) -> tuple[Any, pd.Data
 def test_windows_close_once_when_the_watermark_passes_while_replicas_change(
     spark: SparkSession, tmp_path: Path, write_trace: Write
 ) -> None:
-    trace = write_trace(*[600] * 6)
+    # More batches than both starts wait for, however quick they are.
+    trace = write_trace(*[600] * 10)
     job = flow("windows")
     job.source("in", "trace", trace=trace, until="all", started_at=BEGIN_S).operator(
         "window", in_windows, mode="pandas", replicas=(1, 4)

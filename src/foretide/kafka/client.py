@@ -93,8 +93,14 @@ class Cluster:
         5
         """
         given = {name.replace("_", "."): value for name, value in more.items()}
-        # Without it the library writes to standard error that a broker is away; our own log says so.
-        return {"bootstrap.servers": self.servers, "log_level": 0, **given, **self.options}
+        common = {
+            "bootstrap.servers": self.servers,
+            # Otherwise the library writes to standard error that a broker is away; our own log says so.
+            "log_level": 0,
+            # A broker that is back is noticed within a second, not ten.
+            "reconnect.backoff.max.ms": 1_000,
+        }
+        return {**common, **given, **self.options}
 
     def admin(self) -> Any:
         """Return the administration client of this process."""

@@ -22,7 +22,7 @@ from foretide.spark.batches.states import HotKey, StateSize
 from foretide.spark.inputs.positions import InputState
 from foretide.spark.settings import EngineSettings
 from foretide.spark.tasks.cells import RESULT, read_result, sender_of, unpack
-from foretide.spark.tasks.contract import BatchOrder, Program
+from foretide.spark.tasks.contract import BatchOrder, Program, pack_slices
 from foretide.spark.tasks.operators import OperatorSpec
 from foretide.spark.tasks.program import StageTask
 from foretide.spark.tasks.statistics import BatchStatistics, OperatorStatistics
@@ -97,7 +97,8 @@ class LocalStage:
         ]
         collected = frozenset(plan.number for plan in self._plans.values() if plan.edge.end in sinks)
         routes = self.router.routes(slots, config or RuntimeConfig())
-        whole = BatchOrder(batch_id, slots, **{"slices": dealt, "routes": routes, "collected": collected, **order})
+        slices = pack_slices(dealt, slots)
+        whole = BatchOrder(batch_id, slots, **{"slices": slices, "routes": routes, "collected": collected, **order})
         batch = LocalBatch()
         envelopes = self._round(StageTask(self._key, self._program, whole), slots, {}, batch)
         for round, edges in enumerate(self.stage.carriers, start=1):

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
-from pyspark import RDD
 from pyspark.sql import SparkSession
 
 from foretide.errors import ConfigError
@@ -65,7 +64,6 @@ class StageJob:
     ) -> None:
         self._spark, self._stage, self._rounds = spark, stage, rounds
         self.program, self._attempts, self._stopping = program, attempts, stopping
-        self._bases: dict[int, RDD[int]] = {}
 
     def run(self, make_order: Callable[[], BatchOrder], first: FirstRound) -> JobResult:
         """Run the job of a batch, again if need be: nothing it wrote counts before the driver names it.
@@ -97,11 +95,9 @@ class StageJob:
 
     def _run_alone(self, order: BatchOrder) -> Iterable[tuple[int, bytes]]:
         """Run the tasks of a stage without exchanges as a plain job: nothing is there that Spark SQL could plan."""
-        context = self._spark.sparkContext
-        if order.slots not in self._bases:
-            self._bases[order.slots] = context.parallelize(range(order.slots), order.slots)
-        task = StageTask(*self.program, order)
-        return self._bases[order.slots].mapPartitionsWithIndex(task.run_alone).collect()
+        task = StageTask(*self.program, replace(order, slices=()))
+        slices = self._spark.sparkContext.parallelize(order.slices, order.slots)
+        return slices.mapPartitionsWithIndex(task.run_alone).collect()
 
     def _run_rounds(self, order: BatchOrder, first: FirstRound) -> Iterable[tuple[int, bytes]]:
         """Run one round of tasks after another, with an exchange between them."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -44,7 +44,7 @@ from foretide.spark.inputs.planned import Positions
 from foretide.spark.inputs.processors import output_mode
 from foretide.spark.settings import EngineSettings
 from foretide.spark.sinks.contract import BatchSink
-from foretide.spark.tasks.contract import BatchOrder
+from foretide.spark.tasks.contract import BatchOrder, pack_slices
 from foretide.spark.tasks.statistics import BatchStatistics, StageTotals
 from foretide.store import RuntimeConfig, RuntimeStore
 from foretide.store.workspace import Workspace
@@ -73,12 +73,21 @@ class StageRunner:
         Where checkpoints and logs are.
     settings : EngineSettings
         How.
+    check : callable
+        Raises where the stage is not to go on; called before each batch.
     """
 
     def __init__(
-        self, spark: SparkSession, graph: StageGraph, stage: Stage, workspace: Workspace, settings: EngineSettings
+        self,
+        spark: SparkSession,
+        graph: StageGraph,
+        stage: Stage,
+        workspace: Workspace,
+        settings: EngineSettings,
+        *,
+        check: Callable[[], None] = lambda: None,
     ) -> None:
-        self.stage, self.settings = stage, settings
+        self.stage, self.settings, self._check = stage, settings, check
         self._spark, self._topology, self._workspace = spark, graph.topology, workspace
         self._runtime = RuntimeStore(workspace.runtime)
         self._admission, self._reading = Admission(settings), Reading()
@@ -241,6 +250,7 @@ class StageRunner:
 
     def _run_batch(self, frame: DataFrame, batch_id: int) -> None:
         started_at_s = time.time()
+        self._check()
         self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", self.stage.id)
         rows = self._feed.begin()
         if self._ends.committed(batch_id):
@@ -318,7 +328,7 @@ class StageRunner:
         return BatchOrder(
             batch_id,
             deal.tasks,
-            slices=first.slices,
+            slices=pack_slices(first.slices, deal.tasks) if first.entry is None else (),
             routes={**deal.routes, **self._states.routes(deal.tasks, states)},
             states=states,
             writers=self._ends.writers(batch_id, transactions),

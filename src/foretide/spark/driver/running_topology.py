@@ -21,6 +21,7 @@ from foretide.spark.batches.stage_runner import StageRunner
 from foretide.spark.batches.states import HotKey, StateSize
 from foretide.spark.driver.checkpoint import check_checkpoint, claim_checkpoints
 from foretide.spark.driver.query_progress import ProgressLog
+from foretide.spark.driver.reign import Reign
 from foretide.spark.driver.repartition import check_partitions
 from foretide.spark.driver.sharing import check_sharing, share_credentials, shared_places
 from foretide.spark.inputs.edges import EdgeStore
@@ -91,6 +92,8 @@ class RunningTopology:
         self._places = shared_places(self.graph, self._workspace.place(), self.settings)
         share_credentials(spark, [self._workspace.place(), *(str(place.folder) for place in self._places)])
         self._hold = self._workspace.hold()
+        # Before anything is read that the driver before might still change.
+        self._reign = Reign(self._workspace.depot)
         claim_checkpoints(spark, self._workspace, self.settings.checkpoint)
         check_checkpoint(self.graph, self._workspace)
         check_partitions(self.graph, self._workspace)
@@ -249,6 +252,7 @@ class RunningTopology:
                 runner.stop()
             if self._progress is not None:
                 self._spark.streams.removeListener(self._progress)
+            self._reign.release()
             self._hold.release()
 
     def __enter__(self) -> Self:
@@ -322,7 +326,7 @@ class RunningTopology:
 
     def _runner(self, stage: Stage) -> StageRunner | LiveRunner:
         if stage.id not in self.graph.live:
-            return StageRunner(self._spark, self.graph, stage, self._workspace, self.settings)
+            return StageRunner(self._spark, self.graph, stage, self._workspace, self.settings, check=self._reign.check)
         return LiveRunner(self._spark, self.graph, stage, self._workspace, self.settings, self._live_tasks)
 
     def _live_tasks(self) -> int:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 import pyarrow as pa
+from pyspark import cloudpickle
 
 from foretide.compile.stages import Stage
 from foretide.grouping import Grouping
@@ -15,7 +16,7 @@ from foretide.spark.tasks.operators import OperatorSpec
 from foretide.state.changes import StateOrder
 from foretide.transport.contract import OpenSegment, SegmentWriter
 
-__all__ = ["BatchOrder", "EdgeWriter", "Outlet", "Program", "Slice"]
+__all__ = ["BatchOrder", "EdgeWriter", "Outlet", "Program", "Slice", "pack_slices"]
 
 
 class Slice(Protocol):
@@ -64,8 +65,9 @@ class BatchOrder:
     ----------
     batch_id, slots : int
         Which batch, and how many tasks run side by side.
-    slices : sequence of sequences of Slice
-        What each task of the first round reads; empty when rows come from a DataFrame.
+    slices : sequence of bytes
+        What each task of the first round reads, packed, so that a task unpacks its own alone; see `pack_slices`. Empty
+        when rows come from a DataFrame, or tasks are handed theirs.
     routes : mapping of int to Grouping
         How rows spread at each exchange, by edge number.
     writers : mapping of int to SegmentWriter
@@ -84,7 +86,7 @@ class BatchOrder:
 
     batch_id: int
     slots: int
-    slices: Sequence[Sequence[Slice]] = ()
+    slices: Sequence[bytes] = ()
     routes: Mapping[int, Grouping] = field(default_factory=dict)
     writers: Mapping[int, SegmentWriter | EdgeWriter] = field(default_factory=dict)
     collected: frozenset[int] = frozenset()
@@ -102,3 +104,9 @@ class Program:
     operators: Mapping[str, OperatorSpec]
     statistics: bool = True
     features: FeatureOrder | None = None
+
+
+def pack_slices(slices: Sequence[Sequence[Slice]], tasks: int) -> list[bytes]:
+    """Return what each of so many tasks reads, packed for it alone."""
+    given = [cloudpickle.dumps(tuple(part)) for part in slices]
+    return given + [cloudpickle.dumps(())] * (tasks - len(given))

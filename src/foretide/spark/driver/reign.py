@@ -1,0 +1,112 @@
+"""One driver at a time: whoever starts a run takes it over from the one before, if that still goes on.
+
+Each driver of a run takes the next number, by a file that only one can write. One that finds a later number ends. What
+it has written by then is exact, since logs and sinks recognise a batch that comes twice; but Spark's checkpoint and
+what a driver remembers are for one alone.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import socket
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from foretide.depot import Depot
+from foretide.errors import ConfigError
+
+__all__ = ["Reign"]
+
+_LOG = logging.getLogger(__name__)
+_FOLDER = "drivers"
+# Seconds between two looks at whether another has taken over, and that the one before gets to see that it has ended.
+_LOOK_S, _YIELD_S = 1.0, 10.0
+_POLL_S = 0.1
+
+
+@dataclass(frozen=True)
+class _Driver:
+    """Who has a number."""
+
+    host: str
+    pid: int
+    since: str
+
+    def __str__(self) -> str:
+        return f"process {self.pid} on {self.host}, since {self.since}"
+
+    @property
+    def is_this(self) -> bool:
+        return (self.host, self.pid) == (socket.gethostname(), os.getpid())
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether it certainly has ended; of another machine nobody knows."""
+        if self.host != socket.gethostname():
+            return False
+        try:
+            os.kill(self.pid, 0)
+        except ProcessLookupError:
+            return True
+        except PermissionError:
+            return False
+        return False
+
+
+class Reign:
+    """A driver's claim on a run; taking it waits a little for the driver before to see that it is over.
+
+    Parameters
+    ----------
+    depot : Depot
+        The place of the run.
+    """
+
+    def __init__(self, depot: Depot) -> None:
+        self._depot = depot.inside(_FOLDER)
+        me = _Driver(socket.gethostname(), os.getpid(), time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()))
+        while True:
+            before = self._depot.names()
+            self._name = f"{int(before[-1]) + 1 if before else 1:09d}"
+            if self._depot.put_if_absent(self._name, json.dumps(vars(me)).encode()):
+                break
+        self._looked_s = time.monotonic()
+        for name in before:
+            self._await_end(name)
+        self._depot.delete(before)
+
+    def check(self) -> None:
+        """Raise a ConfigError where another driver has taken over; looks once a second at most."""
+        if time.monotonic() - self._looked_s < _LOOK_S:
+            return
+        self._looked_s = time.monotonic()
+        if later := self._depot.names(after=self._name):
+            raise ConfigError(
+                f"run in {self._depot.uri.rpartition('/')[0]}",
+                expected="to be its only driver",
+                got=f"another that has taken over: {self._read(later[-1])}",
+                remedy="nothing is lost, it goes on with what this one did not end; start a run in one place only",
+            )
+
+    def release(self) -> None:
+        """Give it up."""
+        self._depot.delete([self._name])
+
+    def _await_end(self, name: str) -> None:
+        driver = self._read(name)
+        if driver is None or driver.is_this or driver.is_gone:
+            return
+        _LOG.warning("taking over from another driver of this run: %s", driver)
+        deadline_s = time.monotonic() + _YIELD_S
+        while name in self._depot.names() and not driver.is_gone and time.monotonic() < deadline_s:
+            time.sleep(_POLL_S)
+
+    def _read(self, name: str) -> _Driver | None:
+        try:
+            found: dict[str, Any] = json.loads(self._depot.read(name))
+        except FileNotFoundError:
+            return None
+        return _Driver(**found)
