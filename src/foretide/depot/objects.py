@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import time
 import uuid
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from foretide.depot.contract import DepotError, Entry
@@ -22,6 +23,8 @@ with needs_extra("objects", "a directory in an object store"):
 
 __all__ = ["ObjectDepot"]
 
+T = TypeVar("T")
+
 #: Where clients of each kind of store look for credentials and servers, for messages.
 _VARIABLES = {
     "s3": "AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION, AWS_ENDPOINT_URL",
@@ -32,6 +35,8 @@ _ENDPOINTS = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT")
 _CLIENT: Any = {"connect_timeout": "4s", "timeout": "60s"}
 # A store that is away for a moment is waited for; batches are repeated if it stays away.
 _PATIENT: Any = {"max_retries": 8, "retry_timeout": timedelta(seconds=30)}
+# The client gives up at once what fails in the midst of an answer; then we ask again, as long as it would have.
+_PATIENCE_S, _PAUSE_S = 30.0, 0.2
 _AT_ONCE: Any = {"max_retries": 1, "retry_timeout": timedelta(seconds=4)}
 
 
@@ -53,28 +58,33 @@ class ObjectDepot:
 
     def put(self, name: str, content: bytes | memoryview) -> None:
         """Write an object."""
-        with self._explained(name, writing=True):
-            obstore.put(self._store, self._key(name), memoryview(content).cast("B"))
+        body = memoryview(content).cast("B")
+        self._ask(name, lambda: obstore.put(self._store, self._key(name), body), writing=True)
 
     def put_if_absent(self, name: str, content: bytes) -> bool:
         """Write an object on the condition that there is none."""
+        tries = 0
+
+        def put() -> None:
+            nonlocal tries
+            tries += 1
+            obstore.put(self._store, self._key(name), content, mode="create")
+
         try:
-            with self._explained(name, writing=True):
-                obstore.put(self._store, self._key(name), content, mode="create")
+            self._ask(name, put, writing=True)
         except refusals.AlreadyExistsError:
-            return False
+            # A try whose answer was cut off may have been the one that wrote it.
+            return tries > 1 and self.read(name) == content
         return True
 
     def read(self, name: str) -> bytes:
         """Return an object's content."""
-        with self._explained(name):
-            return bytes(obstore.get(self._store, self._key(name)).bytes())
+        return self._ask(name, lambda: bytes(obstore.get(self._store, self._key(name)).bytes()))
 
     def read_ranges(self, name: str, ranges: Iterable[tuple[int, int]]) -> list[memoryview]:
         """Return parts of an object, fetched side by side."""
         starts, ends = zip(*ranges, strict=True)
-        with self._explained(name):
-            parts = obstore.get_ranges(self._store, self._key(name), starts=starts, ends=ends)
+        parts = self._ask(name, lambda: obstore.get_ranges(self._store, self._key(name), starts=starts, ends=ends))
         return [memoryview(part) for part in parts]
 
     def names(self, folder: str = "", after: str = "") -> list[str]:
@@ -84,8 +94,7 @@ class ObjectDepot:
     def size(self, name: str) -> int | None:
         """Return an object's size."""
         try:
-            with self._explained(name):
-                return int(obstore.head(self._store, self._key(name))["size"])
+            return self._ask(name, lambda: int(obstore.head(self._store, self._key(name))["size"]))
         except FileNotFoundError:
             return None
 
@@ -93,28 +102,20 @@ class ObjectDepot:
         """Return the objects in a folder."""
         prefix = self._key(folder)
         offset = f"{prefix}/{after}" if after else None
-        with self._explained(folder):
-            found = obstore.list(self._store, prefix, offset=offset).collect()
+        found = self._ask(folder, lambda: obstore.list(self._store, prefix, offset=offset).collect())
         names = ((str(item["path"]).removeprefix(prefix).lstrip("/"), item) for item in found)
         files = (Entry(name, item["size"], item["last_modified"].timestamp()) for name, item in names)
         return sorted((entry for entry in files if "/" not in entry.name), key=lambda entry: entry.name)
 
     def copy(self, name: str, target: str) -> None:
         """Let the store copy an object."""
-        with self._explained(name):
-            obstore.copy(self._store, self._key(name), self._key(target))
+        self._ask(name, lambda: obstore.copy(self._store, self._key(name), self._key(target)))
 
     def delete(self, names: Iterable[str]) -> int:
         """Remove objects, many in one request."""
         keys = [self._key(name) for name in names]
         if keys:
-            with self._explained(""):
-                try:
-                    obstore.delete(self._store, keys)
-                except FileNotFoundError:  # some kinds of stores mind; the others are deleted all the same
-                    for key in keys:
-                        with _absent_is_fine():
-                            obstore.delete(self._store, key)
+            self._ask("", lambda: _delete(self._store, keys))
         return len(keys)
 
     def check(self) -> None:
@@ -153,6 +154,18 @@ class ObjectDepot:
     def _key(self, name: str) -> str:
         return "/".join(part for part in (urlsplit(self.uri).path.strip("/"), name) if part)
 
+    def _ask(self, name: str, call: Callable[[], T], *, writing: bool = False) -> T:
+        """Return what a store answers; one that is away, or whose answer was cut off, is asked again for a while."""
+        deadline_s = time.monotonic() + _PATIENCE_S
+        while True:
+            with self._explained(name, writing=writing):
+                try:
+                    return call()
+                except refusals.GenericError:
+                    if time.monotonic() > deadline_s:
+                        raise
+            time.sleep(_PAUSE_S)
+
     @contextmanager
     def _explained(self, name: str, *, writing: bool = False) -> Iterator[None]:
         """Turn what a store refuses into an error that says what to do; one that is not there is a file not found."""
@@ -178,12 +191,13 @@ class ObjectDepot:
         return DepotError(where, expected=expected, got=got.partition(" Debug source")[0][:400], remedy=remedy)
 
 
-@contextmanager
-def _absent_is_fine() -> Iterator[None]:
+def _delete(store: Any, keys: list[str]) -> None:
     try:
-        yield
-    except FileNotFoundError:
-        pass
+        obstore.delete(store, keys)
+    except FileNotFoundError:  # some kinds of stores mind; the others are deleted all the same
+        for key in keys:
+            with suppress(FileNotFoundError):
+                obstore.delete(store, key)
 
 
 @lru_cache(maxsize=64)

@@ -12,6 +12,7 @@ import logging
 import os
 import socket
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -92,8 +93,9 @@ class Reign:
             )
 
     def release(self) -> None:
-        """Give it up."""
-        self._depot.delete([self._name])
+        """Give it up; where that cannot be told, whoever comes next waits a little for nobody."""
+        with suppress(OSError):
+            self._depot.delete([self._name])
 
     def _await_end(self, name: str) -> None:
         driver = self._read(name)
