@@ -8,7 +8,7 @@ EXTRAS ?= all,dev,docs
 # What one process compiles, others read: Python's bytecode too, whatever the surroundings say.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: help run test check lint unit slow explore browser spark soak venv warm-up java postgres maven chromium format docs docs-config lock bench-all flink reproduce train-zero dist check-dist clean
+.PHONY: help run test check lint unit slow explore browser spark soak chaos venv warm-up java postgres maven chromium format docs docs-config lock bench-all flink reproduce train-zero dist check-dist clean
 
 help: ## Show what can be made
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -85,6 +85,9 @@ soak: venv java ## Run the long reliability tests: ten kills of the driver, one 
 	$(BIN)/python benchmarks/soak.py --minutes 6
 	$(BIN)/python benchmarks/scale_downs.py
 	$(BIN)/python benchmarks/scale_downs.py --decommission
+
+chaos: venv java postgres maven ## Let a thousand things go wrong, and compare what comes out with what went in (about an hour)
+	$(BIN)/python tests/chaos/chaos_runs.py --runs 20 --faults 50
 
 bench-all: venv java flink ## Run all benchmarks but those that take hours, and write their page; goes on where it was stopped
 	$(BIN)/python benchmarks/bench_all.py

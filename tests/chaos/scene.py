@@ -1,0 +1,305 @@
+"""What faults happen to: servers, a driver that is started again when it was killed, events, and their results."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import psutil
+import psycopg
+from confluent_kafka import Consumer, Producer, TopicPartition
+from faulty_proxy import FaultyProxy
+from postgres_server import PostgresServer
+
+from foretide.commands.machine.s3_server import S3Server
+from foretide.kafka import Broker, Cluster
+from foretide.kafka.broker import find_broker
+
+__all__ = ["BrokenError", "Scene"]
+
+JOB = Path(__file__).with_name("chaos_job.py")
+WORDS = ("tide", "ebb", "flood", "surge", "lull", "wave", "spring", "neap")
+PARTITIONS = 3
+#: Events sent in a second.
+RATE = 120
+_THROUGH_S = 240.0
+
+
+class BrokenError(AssertionError):
+    """A run did not survive: rows are lost or come twice, or it ended by itself."""
+
+
+class Scene:
+    """One run, and all that it needs.
+
+    Parameters
+    ----------
+    root : Path
+        An empty directory.
+    seed : int
+        Of what the run and its input do by chance.
+    depot : {"disk", "s3"}
+        Where queued edges and states are.
+    """
+
+    def __init__(self, root: Path, seed: int, depot: str) -> None:
+        self.root, self.depot = root, depot
+        self._seed, self._numbers = seed, random.Random(seed)
+        self._closing, self._stopped = ExitStack(), threading.Event()
+        self._driver: subprocess.Popen[bytes] | None = None
+        self._known: dict[int, psutil.Process] = {}
+        self._sent: list[tuple[int, str]] = []
+        self._failed: list[str] = []
+        self.starts = 0
+
+    def __enter__(self) -> Self:
+        stack = self._closing
+        self.broker = Broker(self.root / "kafka", port=0)
+        stack.callback(lambda: self.broker.stop(kill=True))
+        self.broker.start()
+        self.database = PostgresServer()
+        stack.callback(self.database.close)
+        self.s3: S3Server | None = None
+        self.proxy: FaultyProxy | None = None
+        if self.depot == "s3":
+            self.s3 = S3Server(self.root / "objects", ["runs"])
+            stack.callback(lambda: self.s3.stop())
+            self.s3.start()
+            self.proxy = FaultyProxy(int(self.s3.endpoint.rpartition(":")[2]))
+            stack.callback(self.proxy.close)
+        cluster = Cluster(self.broker.servers, "chaos", 60.0)
+        for topic in ("events", "results"):
+            cluster.ensure_topic(topic, PARTITIONS)
+        with psycopg.connect(self.database.url(), autocommit=True) as connection:
+            connection.execute("CREATE SCHEMA chaos")
+        self.start_driver()
+        stack.callback(self._end_driver)
+        self._feeding = threading.Thread(target=self._feed, daemon=True)
+        self._feeding.start()
+        stack.callback(self._stopped.set)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._closing.close()
+
+    def start_driver(self) -> None:
+        """Start the driver program, which goes on where the last one was."""
+        self.starts += 1
+        given = self.root / "settings.json"
+        path = "s3://runs/chaos" if self.depot == "s3" else str(self.root / "run")
+        settings = {
+            "root": str(self.root),
+            "path": path,
+            "master": "local-cluster[2,1,1024]",
+            "seed": self._seed + self.starts,
+            "servers": self.broker.servers,
+            "source": "events",
+            "sink": "results",
+            "database": self.database.url("chaos"),
+        }
+        given.write_text(json.dumps(settings))
+        with self.log.open("wb") as log:
+            self._driver = subprocess.Popen(
+                [sys.executable, str(JOB), str(given)],
+                stdout=log,
+                stderr=log,
+                env=self._environment(),
+                start_new_session=True,
+            )
+
+    @property
+    def log(self) -> Path:
+        """What the driver says."""
+        return self.root / f"driver-{self.starts}.log"
+
+    def last_words(self) -> str:
+        """Return what the driver said last, without Java's stack traces."""
+        said = self.log.read_text(errors="replace").splitlines()
+        return "\n".join([line for line in said if not line.startswith(("\tat ", "WARNING:"))][-40:])
+
+    @property
+    def driver(self) -> psutil.Process:
+        """The driver's process."""
+        assert self._driver is not None
+        return psutil.Process(self._driver.pid)
+
+    @property
+    def broker_process(self) -> psutil.Process:
+        """The broker's process."""
+        known = find_broker(self.broker.directory)
+        assert known is not None
+        return psutil.Process(known.pid)
+
+    def check(self) -> None:
+        """Raise where the driver has ended by itself."""
+        assert self._driver is not None
+        self.processes()
+        code = self._driver.poll()
+        if code is not None and not self.is_done:
+            raise BrokenError(f"the driver ended with {code}: {self.last_words()}")
+        if self._failed:
+            raise BrokenError(f"an event could not be sent: {self._failed[0]}")
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all is through."""
+        return (self.root / "done").exists()
+
+    def kill_driver(self) -> None:
+        """Kill driver and virtual machine at once, as a loss of power does; others find out by themselves."""
+        assert self._driver is not None
+        self.processes()
+        with suppress(ProcessLookupError):
+            os.killpg(self._driver.pid, signal.SIGKILL)
+        self._driver.wait()
+
+    def start_second_driver(self) -> None:
+        """Start another driver while one is at work, and wait until the first has seen that it is over."""
+        first = self._driver
+        assert first is not None
+        self.processes()
+        self.start_driver()
+        self._wait(lambda: first.poll() is not None, "a driver that another has taken over from to end")
+
+    def processes(self, word: str = "") -> list[psutil.Process]:
+        """Return the processes of the run whose command has a word."""
+        try:
+            found = self.driver.children(recursive=True)
+        except psutil.Error:
+            return []
+        self._known |= {process.pid: process for process in found}
+        return [process for process in found if word in _command(process)]
+
+    def workers(self) -> list[psutil.Process]:
+        """Return the Python workers: forks of a daemon, which is their parent."""
+        forked = self.processes("foretide.spark.pool.daemon")
+        numbers = {process.pid for process in forked}
+        return [process for process in forked if _parent(process) in numbers]
+
+    def finish(self) -> dict[str, Any]:
+        """Let all events through, compare what came out with what went in, and return what there was of it.
+
+        Raises
+        ------
+        BrokenError
+            When rows are lost or come twice.
+        """
+        self._stopped.set()
+        self._feeding.join()
+        self.check()
+        written = self.root / "total.new"
+        written.write_text(str(len(self._sent)))
+        written.replace(self.root / "total")
+        self._wait(lambda: self.is_done, "the rest to get through")
+        topic, table = self._in_topic(), self._in_table()
+        expected = Counter((id, word, 2 * id) for id, word in self._sent)
+        for place, rows in (("topic", topic), ("table", table)):
+            found = Counter(row[:3] for row in rows)
+            lost, twice = expected - found, found - expected
+            if lost or twice:
+                raise BrokenError(
+                    f"{place}: {lost.total()} lost {list(lost)[:3]}, {twice.total()} extra {list(twice)[:3]}"
+                )
+            numbers = defaultdict(list)
+            for _, word, _, nth in rows:
+                numbers[word].append(nth)
+            for word, seen in numbers.items():
+                if sorted(seen) != list(range(1, len(seen) + 1)):
+                    raise BrokenError(f"{place}: the state of {word!r} was lost or used twice")
+        if Counter(topic) != Counter(table):
+            raise BrokenError("topic and table have other rows")
+        return {"events": len(self._sent), "starts": self.starts}
+
+    def _wait(self, condition: Callable[[], bool], what: str) -> None:
+        deadline_s = time.monotonic() + _THROUGH_S
+        while not condition():
+            self.check()
+            if time.monotonic() > deadline_s:
+                raise BrokenError(f"waited {_THROUGH_S:g} s for {what}: {self.last_words()}")
+            time.sleep(0.1)
+
+    def _environment(self) -> dict[str, str]:
+        more = dict(self.s3.environment) if self.s3 is not None else {}
+        if self.proxy is not None:
+            more["AWS_ENDPOINT_URL"] = f"http://127.0.0.1:{self.proxy.port}"
+        return {**os.environ, **more, "XDG_CACHE_HOME": str(self.root / "cache")}
+
+    def _feed(self) -> None:
+        """Send events, each once, whatever becomes of the broker."""
+        producer = Producer({"bootstrap.servers": self.broker.servers, "enable.idempotence": True, "log_level": 0})
+
+        def delivered(error: Any, message: Any) -> None:
+            if error is not None:
+                self._failed.append(str(error))
+
+        while not self._stopped.wait(0.1):
+            for _ in range(RATE // 10):
+                event = len(self._sent), self._numbers.choice(WORDS)
+                self._sent.append(event)
+                value = json.dumps({"id": event[0], "word": event[1]})
+                producer.produce("events", value, partition=event[0] % PARTITIONS, on_delivery=delivered)
+            producer.poll(0)
+        if left := producer.flush(_THROUGH_S):
+            self._failed.append(f"{left} were not taken")
+
+    def _in_topic(self) -> list[tuple[int, str, int, int]]:
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self.broker.servers,
+                "group.id": "chaos",
+                "isolation.level": "read_committed",
+                "enable.partition.eof": True,
+            }
+        )
+        consumer.assign([TopicPartition("results", part, 0) for part in range(PARTITIONS)])
+        found, ended = [], set[int]()
+        while len(ended) < PARTITIONS:
+            for message in consumer.consume(5_000, 1.0):
+                if message.error() is not None:
+                    ended.add(message.partition())
+                else:
+                    row = json.loads(message.value())
+                    found.append((row["id"], row["word"], row["twice"], row["nth"]))
+        consumer.close()
+        return found
+
+    def _in_table(self) -> list[tuple[int, str, int, int]]:
+        with psycopg.connect(self.database.url()) as connection:
+            found: list[tuple[int, str, int, int]] = connection.execute(
+                "SELECT id, word, twice, nth FROM chaos.results"
+            ).fetchall()
+        return found
+
+    def _end_driver(self) -> None:
+        self.kill_driver()
+        for process in self._known.values():
+            with suppress(psutil.Error):
+                process.kill()
+
+
+def _command(process: psutil.Process) -> str:
+    try:
+        return " ".join(process.cmdline())
+    except psutil.Error:
+        return ""
+
+
+def _parent(process: psutil.Process) -> int | None:
+    try:
+        return process.ppid()
+    except psutil.Error:
+        return None
