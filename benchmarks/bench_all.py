@@ -25,6 +25,7 @@ NAMES = (
     "latency",
     "rescale_gap",
     "queued_edges",
+    "edge_logs",
     "kafka",
     "live",
     "replica_pool",

@@ -54,10 +54,12 @@ class AtEnd:
         self.batches.add(rows, ended_s)
 
 
-def ours(spark: SparkSession, source: Mapping[str, Any], settings: EngineSettings, end: AtEnd, over: Over) -> None:
+def ours(
+    spark: SparkSession, source: Mapping[str, Any], settings: EngineSettings, end: AtEnd, over: Over, path: str = ""
+) -> None:
     """Run the topology with queued edges; `end` is filled from the statistics of its last stage."""
-    with scratch() as path:
-        running = RunningTopology(detection(source, queued=True), spark, path, settings)
+    with scratch() as folder:
+        running = RunningTopology(detection(source, queued=True), spark, path or folder, settings)
         last, seen = running.graph.stages[-1].id, 0
         running.start()
         try:

@@ -25,7 +25,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Run all benchmarks in one process, and return where they left their figures."""
     folder = tmp_path_factory.mktemp("benchmarks")
     command = [sys.executable, smoke_benchmarks.__file__, str(folder), *ARGUMENTS]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=600, check=False)
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=1_500, check=False)
     assert done.returncode == 0, done.stdout[-8_000:] + done.stderr[-4_000:]
     return folder
 

@@ -10,6 +10,7 @@ import contextlib
 import importlib
 import io
 import sys
+import time
 import traceback
 from pathlib import Path
 
@@ -33,6 +34,7 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "throughput": HARNESS,
     "latency": HARNESS,
     "queued_edges": HARNESS,
+    "edge_logs": HARNESS,
     "statistics_cost": HARNESS,
     "worker_sockets": HARNESS,
     "replica_changes": HARNESS,
@@ -74,12 +76,13 @@ def main() -> None:
     # Benchmarks end their sessions; here the next one goes on with the same.
     end, SparkSession.stop = SparkSession.stop, lambda spark: None  # type: ignore[method-assign]
     for name in names:
-        print(f"== {name}", file=sys.stderr, flush=True)
+        began_s = time.monotonic()
         try:
             run(name, folder)
         except Exception:
             failed += 1
             print(f"{name} failed:\n{traceback.format_exc()}", flush=True)
+        print(f"== {name}: {time.monotonic() - began_s:.1f} s", file=sys.stderr, flush=True)
     if (spark := SparkSession.getActiveSession()) is not None:
         end(spark)
     sys.exit(failed)
