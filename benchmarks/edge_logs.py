@@ -11,7 +11,7 @@ import time
 import uuid
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from unittest import mock
 
@@ -30,10 +30,14 @@ TIMEOUT_S = 600.0
 
 @dataclass(frozen=True)
 class Place:
-    """Where edges are: the folder of runs, empty for a new one on a disk, and settings of the engine."""
+    """Where edges are: the folder of runs, that of Spark's checkpoints, and settings of the engine.
 
-    folder: str
-    settings: Mapping[str, Any]
+    Without a folder, each run gets one of its own on a disk.
+    """
+
+    folder: str = ""
+    checkpoints: str = ""
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
     def run(self, spark: SparkSession, source: Mapping[str, Any], settings: EngineSettings, over: Any) -> AtEnd:
         """Run the topology until `over` says so."""
@@ -44,8 +48,11 @@ class Place:
                 raise TimeoutError(f"edges {self}: expected to be through in {TIMEOUT_S:.0f} s")
             return bool(over(end))
 
-        path = f"{self.folder}/{uuid.uuid4().hex}" if self.folder else ""
-        ours(spark, source, settings.model_copy(update=self.settings), end, is_over, path)
+        name = uuid.uuid4().hex
+        path = f"{self.folder}/{name}" if self.folder else ""
+        checkpoint = f"{self.checkpoints}/{name}" if self.checkpoints else ""
+        own = settings.model_copy(update={**self.settings, "checkpoint": checkpoint})
+        ours(spark, source, own, end, is_over, path)
         return end
 
 
@@ -56,9 +63,9 @@ def places(stack: ExitStack) -> dict[str, Place]:
     store = stack.enter_context(S3Server(path / "objects", ["runs"]))
     stack.enter_context(mock.patch.dict(os.environ, store.environment))
     return {
-        DISK: Place("", {}),
-        STORE: Place("s3://runs", {"checkpoint": str(path / "checkpoints")}),
-        KAFKA: Place("", {"edges": "kafka", "kafka_servers": broker.servers}),
+        DISK: Place(),
+        STORE: Place("s3://runs", str(path / "checkpoints")),
+        KAFKA: Place(settings={"edges": "kafka", "kafka_servers": broker.servers}),
     }
 
 

@@ -34,7 +34,6 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "throughput": HARNESS,
     "latency": HARNESS,
     "queued_edges": HARNESS,
-    "edge_logs": HARNESS,
     "statistics_cost": HARNESS,
     "worker_sockets": HARNESS,
     "replica_changes": HARNESS,
