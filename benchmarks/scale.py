@@ -96,7 +96,7 @@ def batch_ms(spark: SparkSession, topology: Topology, rows: int, batches: int) -
 
 def main() -> None:
     options = parse_options(__doc__)
-    sizes = SIZES[: 1 if options.smoke else 2 if options.quick else 3]
+    sizes = options.size(SIZES, quick=SIZES[:2], smoke=(2, 4))
     spark = open_session("local[2]")
     found: dict[str, dict[int, list[float]]] = {}
     with scratch() as path:

@@ -67,7 +67,7 @@ def kill_driver(scene: Scene, numbers: random.Random) -> bool:
     """Kill the driver, and start it again."""
     scene.kill_driver()
     scene.start_driver()
-    time.sleep(numbers.uniform(5.0, 20.0))
+    time.sleep(numbers.uniform(4.0, 12.0))
     return True
 
 

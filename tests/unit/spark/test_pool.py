@@ -13,6 +13,14 @@ from foretide.spark.pool import pool
 from foretide.spark.pool.pool import ReplicaPool
 
 
+class Stopped:
+    """A context that answers no more."""
+
+    @property
+    def defaultParallelism(self) -> int:  # noqa: N802 - as Spark calls it
+        raise RuntimeError("stopped")
+
+
 class Counting(ReplicaPool):
     """A pool that only takes note of how many workers it would have touched."""
 
@@ -60,4 +68,13 @@ def test_a_cluster_that_does_not_answer_is_tried_again(caplog: pytest.LogCapture
     made.fails.clear()
     count = len(made.touched)
     wait_for(lambda: len(made.touched) > count)
+    made.stop()
+
+
+def test_a_session_that_was_stopped_is_no_fault_of_the_pool(caplog: pytest.LogCaptureFixture) -> None:
+    made = Counting(cores=2, slots=2, every_s=3_600.0)
+    made.start()
+    made._spark.sparkContext = Stopped()  # type: ignore[misc]
+    assert not made._has_grown()
+    assert made.is_alive and not caplog.text
     made.stop()

@@ -70,15 +70,21 @@ class ReplicaPool(Background):
     def _run(self) -> None:
         warmed_s = time.monotonic()
         while not self._stop.wait(min(_LOOK_S, self._every_s)):
-            now = self.slots
-            if now > self._known or time.monotonic() - warmed_s >= self._every_s:
+            if self._has_grown() or time.monotonic() - warmed_s >= self._every_s:
                 warmed_s = time.monotonic()
                 try:
                     self.warm_up()
                 except Exception:
                     # A pool that cools down makes the next activation slower; it must not disturb the stream.
                     _LOG.warning("the replica pool could not be kept warm", exc_info=True)
-            self._known = now
+
+    def _has_grown(self) -> bool:
+        """Return whether there are cores for more workers than when last looked at."""
+        try:
+            before, self._known = self._known, self.slots
+        except Exception:  # Spark does not answer, or was stopped: the next time that workers are due will tell
+            return False
+        return self._known > before
 
 
 @dataclass(frozen=True)
