@@ -1,7 +1,8 @@
 """Where results leave a topology. A batch that is replayed leaves each sink as if it had run once.
 
-Some sinks are written by tasks, where the rows are (Parquet); others on the driver, where their one writer lives
-(SQLite, PostgreSQL, Kafka, a user's function, memory). Both get the batch id, by which they recognise a repeat.
+Some sinks are written by tasks, where the rows are: Parquet files, which the driver puts in place, and Kafka and
+PostgreSQL by outlets (`foretide.spark.sinks.outlets`). Others are written on the driver, where their one writer lives
+(SQLite, a user's function, memory). All get the batch id, by which they recognise a repeat.
 Ids count from 0 in each workspace, so sinks that outlast one also keep its run id: a fresh start adds to what is there.
 """
 
