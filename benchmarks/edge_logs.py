@@ -22,10 +22,9 @@ from _streams import constant_trace, fixed_batches, open_session, scratch
 from foretide.commands.machine.s3_server import S3Server
 from foretide.kafka import Broker
 from foretide.spark.settings import EngineSettings
-from queued_edges import RATE, AtEnd, ours
+from queued_edges import RATE, AtEnd, deadline, ours
 
 DISK, STORE, KAFKA = "on a disk", "in an object store", "in Kafka"
-TIMEOUT_S = 600.0
 
 
 @dataclass(frozen=True)
@@ -41,11 +40,10 @@ class Place:
 
     def run(self, spark: SparkSession, source: Mapping[str, Any], settings: EngineSettings, over: Any) -> AtEnd:
         """Run the topology until `over` says so."""
-        end, deadline_s = AtEnd(), time.monotonic() + TIMEOUT_S
+        end, check = AtEnd(), deadline(f"edges {self}")
 
         def is_over(end: AtEnd) -> bool:
-            if time.monotonic() > deadline_s:
-                raise TimeoutError(f"edges {self}: expected to be through in {TIMEOUT_S:.0f} s")
+            check()
             return bool(over(end))
 
         name = uuid.uuid4().hex

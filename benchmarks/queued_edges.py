@@ -140,7 +140,8 @@ def _times(function: ArrowFunction) -> Callable[[Iterator[pa.RecordBatch]], Iter
 Over = Callable[[AtEnd], bool]
 
 
-def _deadline(name: str) -> Callable[[], None]:
+def deadline(name: str) -> Callable[[], None]:
+    """Return what raises once a run has taken far too long."""
     deadline_s = time.monotonic() + TIMEOUT_S
 
     def check() -> None:
@@ -154,7 +155,7 @@ def throughput(spark: SparkSession, trace: str, total: int, rows: int) -> dict[s
     source = {"trace": trace, "until": "all"}
 
     def rate(run: Callable[[AtEnd, Over], None]) -> float:
-        end, check = AtEnd(), _deadline("throughput")
+        end, check = AtEnd(), deadline("throughput")
 
         def over(end: AtEnd) -> bool:
             check()
@@ -174,7 +175,7 @@ def throughput(spark: SparkSession, trace: str, total: int, rows: int) -> dict[s
 
 def latency(spark: SparkSession, trace: str, seconds: float) -> dict[str, Callable[[], Mapping[str, float]]]:
     def quantiles(run: Callable[[dict[str, Any], AtEnd, Over], None]) -> Mapping[str, float]:
-        check, end = _deadline("latency"), AtEnd()
+        check, end = deadline("latency"), AtEnd()
 
         def over(end: AtEnd) -> bool:
             check()

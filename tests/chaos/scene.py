@@ -19,12 +19,14 @@ from typing import Any, Self
 
 import psutil
 import psycopg
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
 from faulty_proxy import FaultyProxy
 from postgres_server import PostgresServer
+from run_processes import command_of, python_workers
+from topics import Topics
 
 from foretide.commands.machine.s3_server import S3Server
-from foretide.kafka import Broker, Cluster
+from foretide.kafka import Broker
 from foretide.kafka.broker import find_broker
 
 __all__ = ["BrokenError", "Scene"]
@@ -79,9 +81,8 @@ class Scene:
             self.s3.start()
             self.proxy = FaultyProxy(int(self.s3.endpoint.rpartition(":")[2]))
             stack.callback(self.proxy.close)
-        cluster = Cluster(self.broker.servers, "chaos", 60.0)
         for topic in ("events", "results"):
-            cluster.ensure_topic(topic, PARTITIONS)
+            Topics(self.broker).cluster.ensure_topic(topic, PARTITIONS)
         with psycopg.connect(self.database.url(), autocommit=True) as connection:
             connection.execute("CREATE SCHEMA chaos")
         self.start_driver()
@@ -182,13 +183,11 @@ class Scene:
         except psutil.Error:
             return []
         self._known |= {process.pid: process for process in found}
-        return [process for process in found if word in _command(process)]
+        return [process for process in found if word in command_of(process)]
 
     def workers(self) -> list[psutil.Process]:
-        """Return the Python workers: forks of a daemon, which is their parent."""
-        forked = self.processes("foretide.spark.pool.daemon")
-        numbers = {process.pid for process in forked}
-        return [process for process in forked if _parent(process) in numbers]
+        """Return the Python workers."""
+        return python_workers(self.processes())
 
     def finish(self) -> dict[str, Any]:
         """Let all events through, compare what came out with what went in, and return what there was of it.
@@ -257,25 +256,7 @@ class Scene:
             self._failed.append(f"{left} were not taken")
 
     def _in_topic(self) -> list[tuple[int, str, int, int]]:
-        consumer = Consumer(
-            {
-                "bootstrap.servers": self.broker.servers,
-                "group.id": "chaos",
-                "isolation.level": "read_committed",
-                "enable.partition.eof": True,
-            }
-        )
-        consumer.assign([TopicPartition("results", part, 0) for part in range(PARTITIONS)])
-        found, ended = [], set[int]()
-        while len(ended) < PARTITIONS:
-            for message in consumer.consume(5_000, 1.0):
-                if message.error() is not None:
-                    ended.add(message.partition())
-                else:
-                    row = json.loads(message.value())
-                    found.append((row["id"], row["word"], row["twice"], row["nth"]))
-        consumer.close()
-        return found
+        return [(row["id"], row["word"], row["twice"], row["nth"]) for row in Topics(self.broker).read("results")]
 
     def _in_table(self) -> list[tuple[int, str, int, int]]:
         with psycopg.connect(self.database.url()) as connection:
@@ -289,17 +270,3 @@ class Scene:
         for process in self._known.values():
             with suppress(psutil.Error):
                 process.kill()
-
-
-def _command(process: psutil.Process) -> str:
-    try:
-        return " ".join(process.cmdline())
-    except psutil.Error:
-        return ""
-
-
-def _parent(process: psutil.Process) -> int | None:
-    try:
-        return process.ppid()
-    except psutil.Error:
-        return None

@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 import pytest
 from postgres_server import PostgresServer
 from pyspark.sql import SparkSession
+from run_processes import command_of, python_workers
 from waiting import wait_for
 
 from foretide.spark import start
@@ -98,7 +99,7 @@ class Driver:
             return []
         for child in children:
             self._known[child.pid] = child
-            if all(any(word in part for part in words_of(child)) for word in words):
+            if all(word in command_of(child) for word in words):
                 found.append(child)
         return found
 
@@ -206,29 +207,10 @@ def candidates_for(victim: str, driver: Driver) -> list[psutil.Process]:
     def found() -> list[psutil.Process]:
         if victim == "executor":
             return driver.children("CoarseGrainedExecutorBackend")
-        # Forks of the daemon are the workers; the daemon itself is their parent.
-        daemons = driver.children("foretide.spark.pool.daemon")
-        numbers = {process.pid for process in daemons}
-        return [process for process in daemons if parent_of(process) in numbers]
+        return python_workers(driver.children())
 
     wait_for(lambda: driver.done or found(), SECONDS)
     return sorted(found(), key=lambda process: process.pid)
-
-
-def words_of(process: psutil.Process) -> list[str]:
-    """Return the words of a command line, none when the process has ended; it may still be listed as a zombie."""
-    try:
-        return process.cmdline()
-    except psutil.Error:
-        return []
-
-
-def parent_of(process: psutil.Process) -> int | None:
-    """Return the parent's number, or None when the process is gone."""
-    try:
-        return process.ppid()
-    except psutil.NoSuchProcess:
-        return None
 
 
 def kill_around(driver: Driver, numbers: random.Random) -> set[str]:

@@ -72,12 +72,10 @@ class DealBook:
         ConfigError
             When the batch was begun with rows sent out otherwise, or by a version whose deals cannot be read.
         """
-        name, found = f"{batch_id:09d}", (deal := make())
-        if deal.outlets and not self._depot.put_if_absent(name, pickle.dumps(deal)):
-            found = self._read(name) or deal
-        elif not deal.outlets and self._old is None:
-            # The first batch since the start may be one that was begun before, when tasks had outlets.
-            found = self._read(name) or deal
+        name, deal = f"{batch_id:09d}", make()
+        # Without outlets nothing is written; but the first batch since the start may have been begun when there were.
+        is_new = self._depot.put_if_absent(name, pickle.dumps(deal)) if deal.outlets else self._old is not None
+        found = deal if is_new else self._read(name) or deal
         if found.outlets != deal.outlets:
             raise ConfigError(
                 f"stage {self._stage!r}, whose batch {batch_id} was begun before",

@@ -95,7 +95,7 @@ class StageEnds:
     @property
     def encoders(self) -> dict[int, Callable[[pa.RecordBatch], pa.RecordBatch]]:
         """What tasks do to rows before they go to a sink on the driver, by edge."""
-        sinks = {number: self.sinks[id] for number, id in self._sink_edges.items()}
+        sinks = {number: self.sinks[self._sink_edges[number]] for number in self.collected}
         return {number: sink.encoder for number, sink in sinks.items() if isinstance(sink, EncodingSink)}
 
     def begin(self, batch_id: int) -> dict[int, BatchWriter]:

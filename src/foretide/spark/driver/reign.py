@@ -49,11 +49,10 @@ class _Driver:
         if self.host != socket.gethostname():
             return False
         try:
-            os.kill(self.pid, 0)
+            with suppress(PermissionError):
+                os.kill(self.pid, 0)
         except ProcessLookupError:
             return True
-        except PermissionError:
-            return False
         return False
 
 

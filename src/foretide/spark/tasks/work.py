@@ -77,7 +77,6 @@ class Work:
             id: _task_state(machine, given, replica) for id, given in order.states.items() if round in stage.depths(id)
         }
         self._held: dict[str, list[pa.RecordBatch]] = defaultdict(list)
-        self._keyed = {operator.id for operator in stage.keyed}
         # What leaves the topology from here, by the number of its edge, and whether the driver is to send it.
         self._leaving: dict[int, list[pa.RecordBatch]] = defaultdict(list)
         self._left_to_driver = False
@@ -298,7 +297,7 @@ class Work:
         for target in np.flatnonzero(counts).tolist():
             first = int(ends[target] - counts[target])
             part = sorted_rows.slice(first, int(counts[target]))
-            if plan.edge.end in self._keyed:
+            if plan.edge.end in self._order.states:
                 part = signed(part, self._name)
             self._parcels[plan.number, target].append(part)
 
