@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,7 @@ from foretide.errors import ConfigError, MetricsError
 from foretide.forecast import make_forecaster
 from foretide.sim.compare import Case, Scenario, plain
 from foretide.sim.fronts.front import Box, Curve, covered, front_of, regret
+from foretide.sim.fronts.kept import KeptRows
 from foretide.sim.fronts.remembered import Remembered
 from foretide.sim.fronts.study import box_of, plan_study
 from foretide.sim.fronts.sweep import CLAIRVOYANT, run_trials, trials_of
@@ -184,4 +187,30 @@ def test_other_values_settings_or_questions_are_asked_anew() -> None:
 
 def test_the_clairvoyant_is_one_of_no_policies() -> None:
     study = plan_study([small()], parse_policies("static-min"))
-    assert {trial.label for trial in study.trials} == {"static-min", CLAIRVOYANT}
+    assert {trial.names["policy"] for trial in study.trials} == {"static-min", CLAIRVOYANT}
+
+
+def test_a_study_that_was_stopped_goes_on_with_the_rows_that_are_kept(tmp_path: Path) -> None:
+    study = plan_study([small()], parse_policies("static-min,static-peak"))
+    whole = run_trials(study.trials)
+    path = tmp_path / "rows.jsonl"
+    run_trials(study.trials[:4], kept=KeptRows(path, {"td": 5.0}))
+    lines = path.read_text().splitlines()
+    assert len(lines) == 5
+    changed = json.loads(lines[1]) | {"changes": 77}
+    # The last line was cut short as it was written.
+    path.write_text("\n".join([lines[0], json.dumps(changed), *lines[2:4], lines[4][:20]]))
+    found = run_trials(study.trials, kept=KeptRows(path, {"td": 5.0}))
+    assert found[0] == changed, "a kept row is not made again"
+    assert found[1:] == whole[1:]
+    assert run_trials(study.trials, kept=KeptRows(path, {"td": 5.0})) == found
+
+
+@pytest.mark.parametrize("text", ["a,b\n1,2\n", '{"how": {"td": 30.0}}\n'])
+def test_rows_of_another_study_are_not_taken(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match="expected the rows of a study that ran as this one does") as refused:
+        KeptRows(path, {"td": 5.0})
+    assert ("td 30.0" in str(refused.value)) == ("td" in text)
+    assert path.read_text() == text

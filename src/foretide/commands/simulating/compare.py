@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -76,6 +77,12 @@ def compare(
         list[str] | None,
         typer.Option("--grid", help="Values of a knob for --front, such as 'foretide.patience=0.5,1,2'."),
     ] = None,
+    keep: Annotated[
+        Path | None,
+        typer.Option(
+            help="With --front: keep every run in this file, so that the same command goes on where it stopped."
+        ),
+    ] = None,
     html_out: Annotated[
         Path | None, typer.Option("--html", help="Draw the fronts on this page.", metavar="OUT.html")
     ] = None,
@@ -110,7 +117,7 @@ def compare(
     sim.micro_batch.fixed_s=0.2 --set sim.micro_batch.trigger_s=0.5
 
     [bold]Fronts:[/] foretide compare --front --traces 'pasps_*,made:*' --policies foretide,pasps,ds2,threshold,static
-    --td 5 --stress --seeds 5 --html fronts.html --json fronts.json
+    --td 5 --stress --seeds 5 --html fronts.html --json fronts.json --keep fronts.jsonl
     """
     from foretide.commands.simulating.compare_view import CompareView, comparison
     from foretide.commands.simulating.scenarios import GROUPS, CommonOptions, find_traces, read_topology, scenario
@@ -118,10 +125,10 @@ def compare(
     from foretide.control.policies import parse_policies, parse_settings
     from foretide.sim.compare import Case, run_cases
 
-    for path, option in ((html_out, "--html"), (json_out, "--json")):
+    for path, option in ((html_out, "--html"), (json_out, "--json"), (keep, "--keep")):
         check_writable(path, option)
     if not front:
-        _only_with_front(html_out=html_out, grids=grids)
+        _only_with_front({"--html": html_out, "--grid": grids, "--keep": keep})
     named = parse_policies(policies, None if forecaster == "none" else forecaster)
     chosen_policies, groups = parse_settings(settings or [], named, GROUPS)
     common = CommonOptions(
@@ -138,7 +145,16 @@ def compare(
         from foretide.commands.simulating.fronts import FrontRequest, compare_fronts
 
         request = FrontRequest(
-            scenarios, chosen_policies, front_metric, seeds, tuple(grids or ()), jobs or _cores(), html_out, json_out
+            scenarios,
+            chosen_policies,
+            front_metric,
+            seeds,
+            tuple(grids or ()),
+            jobs or _cores(),
+            html_out,
+            json_out,
+            keep,
+            {"forecaster": forecaster, "set": settings or [], "slo": slo, "topology": topology},
         )
         compare_fronts(request, console)
         return
@@ -153,12 +169,12 @@ def compare(
         write_file(json_out, json.dumps({"rows": rows}, indent=1, ensure_ascii=False, allow_nan=False) + "\n", "--json")
 
 
-def _only_with_front(html_out: Path | None, grids: list[str] | None) -> None:
+def _only_with_front(given: Mapping[str, object]) -> None:
     """Refuse options that only fronts have."""
     from foretide.errors import ConfigError
 
-    for option, given in (("--html", html_out), ("--grid", grids)):
-        if given:
+    for option, value in given.items():
+        if value:
             raise ConfigError(option, expected="--front beside it", got="none", remedy="add --front")
 
 

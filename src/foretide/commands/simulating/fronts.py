@@ -11,6 +11,7 @@ from typing import Any, get_args
 
 from rich.console import Console
 
+from foretide._version import __version__
 from foretide.commands.group import interrupted, write_file
 from foretide.commands.simulating.compare_view import CompareView
 from foretide.commands.simulating.fronts_view import fronts_table
@@ -19,6 +20,7 @@ from foretide.control.policies import Policy
 from foretide.errors import ConfigError
 from foretide.sim.compare import Scenario
 from foretide.sim.fronts.clairvoyant import Metric
+from foretide.sim.fronts.kept import KeptRows
 from foretide.sim.fronts.study import PolicyFront, Study, TraceFronts, plan_study
 from foretide.sim.fronts.sweep import run_trials
 
@@ -27,7 +29,7 @@ __all__ = ["FrontRequest", "compare_fronts", "parse_grids"]
 
 @dataclass(frozen=True)
 class FrontRequest:
-    """What the command line asks for."""
+    """What the command line asks for; `asked` is what kept rows must have in common beside what is measured."""
 
     scenarios: Sequence[Scenario]
     policies: Sequence[Policy]
@@ -37,6 +39,8 @@ class FrontRequest:
     jobs: int
     html_out: Path | None
     json_out: Path | None
+    keep: Path | None
+    asked: Mapping[str, Any]
 
 
 def compare_fronts(request: FrontRequest, console: Console) -> None:
@@ -44,9 +48,10 @@ def compare_fronts(request: FrontRequest, console: Console) -> None:
     metric = _metric(request.metric)
     grids = parse_grids(request.grids, request.policies)
     study = plan_study(request.scenarios, request.policies, metric, request.seeds, grids)
+    kept = None if request.keep is None else KeptRows(request.keep, _how(request))
     try:
         with CompareView(console, len(study.trials)) as view:
-            rows = run_trials(study.trials, request.jobs, view.show)
+            rows = run_trials(study.trials, request.jobs, view.show, kept)
     except KeyboardInterrupt:
         raise interrupted() from None
     found = study.conclude(rows)
@@ -89,6 +94,19 @@ def parse_grids(texts: Sequence[str], policies: Sequence[Policy]) -> dict[str, d
         given = [parsed_value(value.strip()) for value in values.split(",") if value.strip()]
         found.setdefault(planner, {})[knob] = given
     return found
+
+
+def _how(request: FrontRequest) -> dict[str, Any]:
+    """Return what all runs of a study have in common; a study of fewer inputs, policies or seeds is a part of it."""
+    first = request.scenarios[0]
+    return {
+        "version": __version__,
+        "metric": request.metric,
+        "td": first.loop.td_s,
+        "stress": first.stress is not None,
+        "warm_up": first.warm_up_s,
+        **request.asked,
+    }
 
 
 def _metric(name: str) -> Metric:

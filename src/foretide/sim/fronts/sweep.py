@@ -19,6 +19,7 @@ from foretide.plan.knobs import Scale, with_grids
 from foretide.records import Plan, Term
 from foretide.sim.compare import Scenario
 from foretide.sim.fronts.clairvoyant import Future, Metric, Timetable
+from foretide.sim.fronts.kept import KeptRows
 from foretide.sim.fronts.remembered import Remembered
 from foretide.sim.options import SimulationOptions
 from foretide.sim.outcome import SimulationReport
@@ -37,13 +38,13 @@ class Trial(Protocol):
     """A run that gives one row."""
 
     @property
-    def label(self) -> str:
-        """What runs."""
+    def seed(self) -> int:
+        """The seed of everything random."""
         ...
 
     @property
-    def seed(self) -> int:
-        """The seed of everything random."""
+    def names(self) -> dict[str, Any]:
+        """Trace, policy, seed and knob: what a run is known by."""
         ...
 
     def check(self) -> None:
@@ -70,9 +71,9 @@ class PolicyTrial:
     seed: int
 
     @property
-    def label(self) -> str:
-        """The policy."""
-        return self.policy.label
+    def names(self) -> dict[str, Any]:
+        """Trace, policy, seed and knob."""
+        return _names(self.scenario, self.policy.label, self.seed, self.knob)
 
     def check(self) -> None:
         """Raise a `ConfigError` if it cannot be set up."""
@@ -80,14 +81,14 @@ class PolicyTrial:
 
     def row(self) -> dict[str, Any]:
         """Simulate it, and return its row."""
-        return {**_row(self, self.scenario, self._options()), "knob": dict(self.knob)}
+        return _row(self.names, self.scenario, self._options())
 
     def _options(self) -> SimulationOptions:
         settings = {**self.policy.planner_settings, **self.planner_settings}
         options = self.scenario.options(replace(self.policy, planner_settings=settings), self.seed)
         planner = options.planner
         if self.guards:
-            guards = validated(GuardSettings, self.guards, f"guards of {self.label}")
+            guards = validated(GuardSettings, self.guards, f"guards of {self.policy.label}")
             planner = Guarded(planner, standard_guards(guards))
         # A forecast depends on the input alone, which is the same for every setting.
         known = options.forecaster and Remembered.of(options.forecaster)
@@ -102,7 +103,11 @@ class Foreseen:
     metric: Metric
     limit_ms: float
     seed: int
-    label: ClassVar[str] = CLAIRVOYANT
+
+    @property
+    def names(self) -> dict[str, Any]:
+        """Trace, policy, seed and limit."""
+        return _names(self.scenario, CLAIRVOYANT, self.seed, {"limit_ms": self.limit_ms})
 
     def check(self) -> None:
         """Raise a `ConfigError` if it cannot be set up."""
@@ -113,13 +118,12 @@ class Foreseen:
         scenario = self.scenario
         [found] = Future(scenario.topology, scenario.trace, self._options).foresee(self.metric, [self.limit_ms])
         peak = float(peak_replicas(scenario.topology, scenario.trace).sum())
-        knob = {"limit_ms": self.limit_ms}
         bound = found.bound / peak if np.isfinite(found.bound) else None
         if found.timetable is None:
             empty = dict.fromkeys(("cost", *_LATENCIES, "processed", "changes"))
-            return {**_names(self, scenario, self.seed), **empty, "knob": knob, "bound": bound}
+            return {**self.names, **empty, "bound": bound}
         planner = FromTimetable(timetable=found.timetable)
-        return {**_row(self, scenario, replace(self._options, planner=planner)), "knob": knob, "bound": bound}
+        return {**_row(self.names, scenario, replace(self._options, planner=planner)), "bound": bound}
 
     @cached_property
     def _options(self) -> SimulationOptions:
@@ -219,9 +223,14 @@ def check_input(scenario: Scenario) -> None:
 
 
 def run_trials(
-    trials: Sequence[Trial], workers: int = 1, on_row: Callable[[int, Mapping[str, Any]], None] | None = None
+    trials: Sequence[Trial],
+    workers: int = 1,
+    on_row: Callable[[int, Mapping[str, Any]], None] | None = None,
+    kept: KeptRows | None = None,
 ) -> list[dict[str, Any]]:
     """Return the row of every run, in their order; as `foretide.sim.compare.run_cases` does.
+
+    Runs whose rows are kept are not made again; the others are kept as they are made.
 
     Raises
     ------
@@ -234,9 +243,18 @@ def run_trials(
         if trial.seed == 0:
             trial.check()
     rows: dict[int, dict[str, Any]] = {}
-    with closing(call_each(_row_of, trials, workers)) as done:
-        for number, row in done:
+    for number, trial in enumerate(trials):
+        if kept is not None and (row := kept.find(trial.names)) is not None:
             rows[number] = row
+            if on_row is not None:
+                on_row(number, row)
+    left = [number for number in range(len(trials)) if number not in rows]
+    with closing(call_each(_row_of, [trials[number] for number in left], workers)) as done:
+        for place, row in done:
+            number = left[place]
+            rows[number] = row
+            if kept is not None:
+                kept.add(row)
             if on_row is not None:
                 on_row(number, row)
     return [rows[number] for number in range(len(trials))]
@@ -246,17 +264,16 @@ def _row_of(trial: Trial) -> dict[str, Any]:
     return trial.row()
 
 
-def _names(trial: Trial, scenario: Scenario, seed: int) -> dict[str, Any]:
-    return {"trace": name_of(scenario.trace), "policy": trial.label, "seed": seed}
+def _names(scenario: Scenario, policy: str, seed: int, knob: Mapping[str, Any]) -> dict[str, Any]:
+    return {"trace": name_of(scenario.trace), "policy": policy, "seed": seed, "knob": dict(knob)}
 
 
-def _row(trial: Trial, scenario: Scenario, options: SimulationOptions) -> dict[str, Any]:
+def _row(names: dict[str, Any], scenario: Scenario, options: SimulationOptions) -> dict[str, Any]:
     try:
         report = simulate(scenario.topology, scenario.trace, options)
     except ForetideError as error:
-        where = f"{trial.label} on {name_of(scenario.trace)}, seed {options.seed}"
-        raise PlanError(f"{where}: {error}") from error
-    return {**_names(trial, scenario, options.seed), **_measured(report, scenario)}
+        raise PlanError(f"{names['policy']} on {names['trace']}, seed {names['seed']}: {error}") from error
+    return {**names, **_measured(report, scenario)}
 
 
 def _measured(report: SimulationReport, scenario: Scenario) -> dict[str, Any]:
