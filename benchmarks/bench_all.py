@@ -45,7 +45,7 @@ NAMES = (
     "scale",
 )
 #: Those that take hours.
-LONG = ("closed_loop", "nexmark_steered", "attach", "health", "field")
+LONG = ("closed_loop", "nexmark_steered", "nexmark_patterns", "attach", "health", "field")
 HERE = Path(__file__).resolve().parent
 
 

@@ -13,6 +13,7 @@ import os
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -56,7 +57,7 @@ def build(name: str, rate: float, **replay: Any) -> Topology:
 
 
 def costs(spark: SparkSession, name: str, seconds: float, looks: int = 2) -> dict[str, Any]:
-    """Return what an event costs in each operator of a query, and the rate that keeps `BUSY` of the cores busy."""
+    """Return what an event costs in each operator of a query and how many it makes of it, and the rate for `BUSY`."""
     rate, found = FIRST_RATE, dict[str, float]()
     for _ in range(looks):
         with scratch() as path:
@@ -66,15 +67,28 @@ def costs(spark: SparkSession, name: str, seconds: float, looks: int = 2) -> dic
                     running.wait(0.2)
         # Batches at the start are slow, as everything in them happens for the first time.
         late = batches[-1].started_at_s - 0.6 * seconds
-        busy, rows, taken = dict[str, float](), dict[str, int](), 0
+        busy, rows, crossed, taken = dict[str, float](), dict[str, int](), Counter[int](), 0
         for batch in (one for one in batches if one.started_at_s >= late):
             taken += batch.rows.get("events", 0)
+            crossed.update(batch.edges)
             for operator, part in batch.by_operator().items():
                 busy[operator] = busy.get(operator, 0.0) + part.busy_s
                 rows[operator] = rows.get(operator, 0) + part.rows_in
         found = {id: busy.get(id, 0.0) / max(rows.get(id, 0), 1) for id in topology.layout.operators}
         rate = BUSY * (os.cpu_count() or 1) * max(taken, 1) / max(sum(busy.values()), 1e-6)
-    return {"query": name, "policy": "", "round": -1, "execution_s": found, "peak_rate": rate}
+    # Rows on each output of an operator for each that it reads.
+    made: dict[str, dict[str, float]] = {}
+    for number, edge in enumerate(topology.edges):
+        if rows.get(edge.start):
+            made.setdefault(edge.start, {})[edge.output] = crossed[number] / rows[edge.start]
+    return {
+        "query": name,
+        "policy": "",
+        "round": -1,
+        "execution_s": found,
+        "selectivity": made,
+        "peak_rate": rate,
+    }
 
 
 def _with_rows(running: RunningTopology) -> list[BatchStatistics]:

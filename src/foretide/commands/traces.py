@@ -25,10 +25,10 @@ def traces(
     from foretide.commands.group import console_for
     from foretide.commands.terminal import plain_table
     from foretide.traces import known_traces, load_trace
-    from foretide.traces.made import MADE, made_traces
+    from foretide.traces.made import FAMILIES
 
     what = dict.fromkeys(known_traces(), "shipped") | {
-        name: shape.summary for name, shape in zip(made_traces(), MADE.values(), strict=True)
+        f"{family}:{name}": shape.summary for family, shapes in FAMILIES.items() for name, shape in shapes.items()
     }
     found = [(load_trace(name), summary) for name, summary in what.items()]
     if as_json:

@@ -1,6 +1,7 @@
 """Made-up input rates: shapes that recorded traffic has too, drawn anew for every seed.
 
-``made:steps`` is one of them, ``made:steps:3`` another of the same kind.
+``made:steps`` is one of them, ``made:steps:3`` another of the same kind. Those of the family ``delft`` have the shapes
+of the load patterns that autoscalers were compared with in delftdata/espa-autoscaling, one bin for each minute there.
 """
 
 from __future__ import annotations
@@ -16,9 +17,8 @@ from foretide.errors import ConfigError
 from foretide.records import Floats
 from foretide.traces.rate_trace import RateTrace
 
-__all__ = ["MADE", "Shape", "is_made", "made_trace", "made_traces"]
+__all__ = ["FAMILIES", "Shape", "is_made", "made_trace", "made_traces"]
 
-_PREFIX = "made:"
 # As long and about as high as the traces of PA-SPS, so that the same topologies suit them.
 _BIN_S, _BINS, _PEAK = 5.0, 240, 20_000.0
 
@@ -96,8 +96,7 @@ def _wander(rng: np.random.Generator, at: Floats) -> Floats:
     return np.exp(level)
 
 
-#: Every kind of made-up input, by name.
-MADE: Mapping[str, Shape] = MappingProxyType(
+_MADE: Mapping[str, Shape] = MappingProxyType(
     {
         "gaussian": Shape("rises and falls once, as a bell curve", _bell),
         "steps": Shape("eight levels that change at random instants", _steps),
@@ -113,18 +112,62 @@ MADE: Mapping[str, Shape] = MappingProxyType(
 )
 
 
+def _cosine(rng: np.random.Generator, at: Floats) -> Floats:
+    return 150.0 + 100.0 * np.cos(2 * np.pi * np.arange(at.size) / 60) + rng.uniform(-10.0, 10.0, at.size)
+
+
+def _spiking(rng: np.random.Generator, at: Floats) -> Floats:
+    """Draw the cosine with spikes up and down, each of one to three bins; one in ten bins begins one (our choice)."""
+    rates, place = _cosine(rng, at), 0
+    while place < at.size:
+        if rng.uniform() < 0.1:
+            length, sign = int(rng.integers(1, 4)), rng.choice([-1.0, 1.0])
+            rates[place : place + length] += sign * rng.uniform(100.0, 200.0, rates[place : place + length].size)
+            place += length
+        place += 1
+    return np.abs(rates)
+
+
+def _walk(start: float, down: float, up: float) -> Draw:
+    """Return what draws a walk of even steps between `-down` and `up`, thrown back at 0."""
+
+    def draw(rng: np.random.Generator, at: Floats) -> Floats:
+        steps, level = rng.uniform(-down, up, at.size), start
+        rates = np.empty(at.size)
+        for place, step in enumerate(steps.tolist()):
+            level = abs(level + step)
+            rates[place] = level
+        return rates
+
+    return draw
+
+
+_DELFT: Mapping[str, Shape] = MappingProxyType(
+    {
+        "cosine": Shape("waves of five minutes with even noise", _cosine),
+        "spiking": Shape("the same with spikes up and down of 5 to 15 s", _spiking),
+        "random": Shape("a random walk of even steps", _walk(150.0, 10.0, 10.0)),
+        "increase": Shape("a random walk from nothing that rises", _walk(2.0, 240.0 / 30, 240.0 / 22)),
+        "decrease": Shape("a random walk from the top that falls", _walk(240.0, 240.0 / 22, 240.0 / 30)),
+    }
+)
+
+#: Kinds of made-up inputs, by family and name.
+FAMILIES: Mapping[str, Mapping[str, Shape]] = MappingProxyType({"made": _MADE, "delft": _DELFT})
+
+
 def made_traces() -> tuple[str, ...]:
     """Return the names of the made-up inputs.
 
-    >>> made_traces()[:2]
-    ('made:gaussian', 'made:steps')
+    >>> made_traces()[:2], made_traces()[-1]
+    (('made:gaussian', 'made:steps'), 'delft:decrease')
     """
-    return tuple(f"{_PREFIX}{name}" for name in MADE)
+    return tuple(f"{family}:{name}" for family, shapes in FAMILIES.items() for name in shapes)
 
 
 def is_made(name: str) -> bool:
     """Return whether a name is meant to be that of a made-up input."""
-    return name.startswith(_PREFIX)
+    return name.partition(":")[0] in FAMILIES and ":" in name
 
 
 def made_trace(name: str) -> RateTrace:
@@ -133,7 +176,7 @@ def made_trace(name: str) -> RateTrace:
     Parameters
     ----------
     name : str
-        ``made:SHAPE`` or ``made:SHAPE:SEED``; the seed is 0 unless given.
+        ``made:SHAPE`` or ``made:SHAPE:SEED``, or the same of another family; the seed is 0 unless given.
 
     Raises
     ------
@@ -146,17 +189,20 @@ def made_trace(name: str) -> RateTrace:
     >>> trace.name, trace.duration_s, trace.peak_rate, float(trace.rates.min())
     ('made:on-off:3', 1200.0, 20000.0, 2000.0)
     """
-    shape, _, seed = name.removeprefix(_PREFIX).partition(":")
-    if shape not in MADE:
-        close = difflib.get_close_matches(shape, MADE, n=1)
-        remedy = f"did you mean '{_PREFIX}{close[0]}'?" if close else "`foretide traces` lists them"
+    family, _, rest = name.partition(":")
+    shape, _, seed = rest.partition(":")
+    shapes = FAMILIES[family]
+    if shape not in shapes:
+        close = difflib.get_close_matches(shape, shapes, n=1)
+        remedy = f"did you mean '{family}:{close[0]}'?" if close else "`foretide traces` lists them"
         raise ConfigError(
-            f"trace {name!r}", expected=f"a shape among {', '.join(MADE)}", got=repr(shape), remedy=remedy
+            f"trace {name!r}", expected=f"a shape among {', '.join(shapes)}", got=repr(shape), remedy=remedy
         )
     if seed and not (seed.isascii() and seed.isdigit()):
-        expected = f"a whole number as seed, as in '{_PREFIX}{shape}:3'"
+        expected = f"a whole number as seed, as in '{family}:{shape}:3'"
         raise ConfigError(f"trace {name!r}", expected=expected, got=repr(seed))
-    number = list(MADE).index(shape)
+    # Inputs of the first family are those that figures were made with.
+    number = list(shapes).index(shape) + 100 * list(FAMILIES).index(family)
     rng = np.random.default_rng([int(seed or 0), number, 0xF0E])
-    drawn = MADE[shape].draw(rng, (np.arange(_BINS) + 0.5) / _BINS)
-    return RateTrace(name, _BIN_S, np.round(drawn * (_PEAK / drawn.max())))
+    drawn = shapes[shape].draw(rng, (np.arange(_BINS) + 0.5) / _BINS)
+    return RateTrace(name, _BIN_S, np.maximum(np.round(drawn * (_PEAK / drawn.max())), 1.0))

@@ -42,6 +42,7 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "keyed_executors": HARNESS,
     "keyed_flink": HARNESS,
     "nexmark_steered": HARNESS,
+    "nexmark_patterns": HARNESS,
     "rescale_gap": HARNESS,
     "osg": HARNESS,
     "load_aware": HARNESS,

@@ -21,10 +21,10 @@ def test_another_seed_gives_another_input_of_the_same_kind(name: str) -> None:
     assert not np.array_equal(made_trace(f"{name}:1").rates, made_trace(f"{name}:2").rates)
 
 
-def test_there_are_ten_kinds_none_like_another() -> None:
+def test_there_are_ten_kinds_and_five_load_patterns_none_like_another() -> None:
     rates = np.array([made_trace(name).rates for name in made_traces()])
-    assert len(rates) == 10
-    assert len(np.unique(rates, axis=0)) == 10
+    assert [sum(name.startswith(family) for name in made_traces()) for family in ("made:", "delft:")] == [10, 5]
+    assert len(np.unique(rates, axis=0)) == 15
 
 
 def test_shapes_are_what_their_names_say() -> None:
@@ -38,11 +38,24 @@ def test_shapes_are_what_their_names_say() -> None:
     assert np.mean(spikes == spikes.min()) > 0.8
 
 
+def test_load_patterns_of_delft_are_what_their_names_say() -> None:
+    cosine = made_trace("delft:cosine:1").rates
+    tops = cosine.reshape(4, 60)[:, :5].mean(), cosine.reshape(4, 60)[:, 28:33].mean()
+    assert tops[0] / tops[1] == pytest.approx(250 / 50, rel=0.1)
+    assert np.abs(np.diff(made_trace("delft:spiking:1").rates)).max() > 2 * np.abs(np.diff(cosine)).max()
+    steps = np.diff(made_trace("delft:random:1").rates)
+    assert np.abs(steps).max() < 2.1 * np.abs(steps).mean()  # even steps: the largest is twice the mean
+    for name, sign in (("delft:increase", 1), ("delft:decrease", -1)):
+        ends = [made_trace(f"{name}:{seed}").rates[[0, -1]] for seed in range(10)]
+        assert np.mean([np.sign(last - first) == sign for first, last in ends]) >= 0.9
+
+
 @pytest.mark.parametrize(
     ("name", "message"),
     [
         ("made:step", "expected a shape among gaussian, steps, .*; did you mean 'made:steps'"),
         ("made:", "expected a shape among"),
+        ("delft:cosin", "did you mean 'delft:cosine'"),
         ("made:xyzzy", "`foretide traces` lists them"),
         ("made:steps:one", "expected a whole number as seed, as in 'made:steps:3', got 'one'"),
         ("made:steps:-1", "got '-1'"),
