@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pytest
+from hadoop_cluster import HadoopCluster
 from hypothesis import HealthCheck, settings
 from postgres_server import PostgresServer, UnavailableError
 
@@ -150,15 +151,21 @@ def make_situation() -> Callable[..., Situation]:
     return build_situation
 
 
+def unavailable(what: str, error: Exception) -> NoReturn:
+    """Leave a test out whose server cannot be started; where none may be left out, it fails."""
+    text = f"{what} cannot be started: {error}"
+    if os.environ.get("CI"):
+        pytest.fail(text, pytrace=False)
+    pytest.skip(text)
+
+
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[PostgresServer]:
     """Return a PostgreSQL server of our own, running; a test that stops it starts it again."""
     try:
         server = PostgresServer()
     except UnavailableError as error:
-        if os.environ.get("CI"):
-            pytest.fail(f"PostgreSQL cannot be started: {error}", pytrace=False)
-        pytest.skip(f"PostgreSQL cannot be started: {error}")
+        unavailable("PostgreSQL", error)
     yield server
     server.close()
 
@@ -170,9 +177,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     try:
         broker.start()
     except (ConfigError, KafkaError) as error:
-        if os.environ.get("CI"):
-            pytest.fail(f"Kafka cannot be started: {error}", pytrace=False)
-        pytest.skip(f"Kafka cannot be started: {error}")
+        unavailable("Kafka", error)
     yield broker
     broker.stop()
 
@@ -184,11 +189,21 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     try:
         server.start()
     except ForetideError as error:
-        if os.environ.get("CI"):
-            pytest.fail(f"an S3 server cannot be started: {error}", pytrace=False)
-        pytest.skip(f"an S3 server cannot be started: {error}")
+        unavailable("an S3 server", error)
     with pytest.MonkeyPatch.context() as patch:
         for name, value in server.environment.items():
             patch.setenv(name, value)
         yield server
     server.stop()
+
+
+@pytest.fixture(scope="session")
+def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HadoopCluster]:
+    """Return an HDFS of our own, running."""
+    cluster = HadoopCluster(tmp_path_factory.mktemp("hadoop"))
+    try:
+        cluster.start()
+    except ForetideError as error:
+        unavailable("HDFS", error)
+    yield cluster
+    cluster.stop()

@@ -25,6 +25,7 @@ EXTRAS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "kafka": ("confluent_kafka", "psutil", "pyarrow"),
         "postgres": ("psycopg",),
         "objects": ("obstore",),
+        "hdfs": ("hdfs_native",),
     }
 )
 

@@ -14,13 +14,15 @@ from foretide.commands.machine.s3_server import S3Server
 from foretide.depot import Depot, open_depot
 
 
-@pytest.fixture(params=["disk", "memory", pytest.param("s3", marks=pytest.mark.slow)])
+@pytest.fixture(params=["disk", "memory", *(pytest.param(name, marks=pytest.mark.slow) for name in ("s3", "hdfs"))])
 def depot(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Depot:
     if request.param == "disk":
         return open_depot(tmp_path / "depot")
     if request.param == "memory":
         keep_in_memory(monkeypatch)
         return open_depot("s3://bucket/some/folder/")
+    if request.param == "hdfs":
+        return open_depot(f"{request.getfixturevalue('hdfs').uri}/{uuid.uuid4().hex}/")
     server: S3Server = request.getfixturevalue("s3")
     assert server.endpoint
     return open_depot(f"s3://runs/{uuid.uuid4().hex}")

@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from benchmark_modules import benchmark_module
+from stored_job import check_stored, write_stored_job
 
 from foretide.commands.machine.s3_server import S3Server
 from foretide.depot import open_depot
@@ -51,40 +52,6 @@ def same(row):
 job = flow("inline")
 rows = job.source("in", "trace", trace=TRACE, until="all").operator("picky", picky, replicas=(2, 2))
 rows.operator("same", same, grouping="fields:id").sink("out", "sqlite", path=OUT)
-topology = job.build()
-"""
-
-
-STORED = """
-import pyarrow as pa
-
-from foretide.topology import flow
-
-
-def picky(row):
-    if row["id"] % 50 == 7:
-        raise ValueError(f"not {row['id']}")
-    return {"id": row["id"], "key": row["id"] % 3}
-
-
-def number(batch, state):
-    seen = dict(zip(state["key"].to_pylist(), state["n"].fill_null(0).to_pylist()))
-    nth = []
-    for key in batch["key"].to_pylist():
-        seen[key] += 1
-        nth.append(seen[key])
-    state = state.set_column(1, "n", pa.array(list(seen.values()), pa.int64()))
-    return batch.append_column("nth", pa.array(nth)), state
-
-
-def same(row):
-    return row
-
-
-job = flow("stored")
-rows = job.source("in", "trace", trace=TRACE, until="all").operator("picky", picky, schema="id long, key long")
-numbered = rows.operator("number", number, mode="arrow", key="key", state="n long", replicas=(2, 2))
-numbered.operator("same", same, queued=True).sink("out", "parquet", path="s3://runs/out")
 topology = job.build()
 """
 
@@ -146,9 +113,7 @@ def test_what_needs_a_shared_disk_is_refused_and_named(cluster: Any, tmp_path: P
 
 
 def test_queued_edges_state_letters_and_parquet_files_live_in_an_object_store(cluster: Any, tmp_path: Path) -> None:
-    trace, job = tmp_path / "trace.csv", tmp_path / "job.py"
-    trace.write_text("second,events_per_second\n0,100\n1,100\n")
-    job.write_text(STORED.replace("TRACE", repr(str(trace))))
+    job = write_stored_job(tmp_path, "s3://runs/out")
     options = ["--master", cluster.master, "--path", "s3://runs/one", "--json", str(tmp_path / "report.json")]
     options += ["--engine", f"checkpoint={tmp_path / 'checkpoints'}", "--engine", "first_rows=60"]
     with S3Server(tmp_path / "s3", ["runs"], host=cluster.address) as server, pytest.MonkeyPatch.context() as patch:
@@ -160,10 +125,4 @@ def test_queued_edges_state_letters_and_parquet_files_live_in_an_object_store(cl
         depot = open_depot("s3://runs/one")
         assert depot.read("run-id").startswith(b"r") and json.loads(depot.read("runtime.json"))["paused"]
     files = list((tmp_path / "s3" / "runs" / "out").glob("run=*/batch_id=*/*.parquet"))
-    rows = [row for file in files for row in pq.ParquetFile(file).read().to_pylist()]
-    good = [id for id in range(200) if id % 50 != 7]
-    assert sorted(row["id"] for row in rows) == good
-    assert sorted(json.loads(letter["event"])["id"] for letter in letters) == [7, 57, 107, 157]
-    for key in range(3):
-        nth = sorted(row["nth"] for row in rows if row["key"] == key)
-        assert nth == list(range(1, len(nth) + 1))
+    check_stored([row for file in files for row in pq.ParquetFile(file).read().to_pylist()], letters)

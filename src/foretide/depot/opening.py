@@ -19,7 +19,7 @@ _URI = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*://")
 
 
 def is_remote(place: str | Path) -> bool:
-    """Return whether a place is a URI of an object store, not a path.
+    """Return whether a place is a URI of an object store or of HDFS, not a path.
 
     >>> is_remote("s3://bucket/run"), is_remote("/runs/one"), is_remote("file:///runs/one")
     (True, False, False)
@@ -46,15 +46,19 @@ def open_depot(place: str | Path, *, fsync: bool = False, parts: str = "") -> De
     ConfigError
         When the URI is of a kind that is not known, or names no bucket.
     MissingExtraError
-        When it is one of an object store, and the extra ``objects`` is not installed.
+        When the extra is not installed that it needs: ``objects`` for an object store, ``hdfs`` for HDFS.
     """
     text = str(place)
     if not is_remote(text):
         path = unquote(urlsplit(text).path) if text.startswith("file://") else text
         return LocalDepot(Path(path).absolute(), fsync, parts)
     uri = urlsplit(text)
+    if uri.scheme == "hdfs":
+        from foretide.depot.hdfs import HdfsDepot
+
+        return HdfsDepot(text.rstrip("/"))
     if uri.scheme not in _SCHEMES:
-        error = unknown_name(text, uri.scheme, [*_SCHEMES, "file"])
+        error = unknown_name(text, uri.scheme, [*_SCHEMES, "hdfs", "file"])
         raise ConfigError(text, expected=f"a path, or a URI with {error.expected}", got=uri.scheme, remedy=error.remedy)
     if not uri.netloc or uri.query or uri.fragment:
         raise ConfigError(text, expected="a bucket and a folder, such as s3://bucket/folder", got="none")

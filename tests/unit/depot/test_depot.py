@@ -10,10 +10,12 @@ from pathlib import Path
 
 import obstore
 import pytest
+from hadoop_cluster import HadoopCluster
 from object_stores import keep_in_memory
 
 from foretide.commands.machine.s3_server import S3Server
 from foretide.depot import DepotError, objects, open_depot
+from foretide.depot import hdfs as hdfs_module
 from foretide.errors import ConfigError, MissingExtraError
 
 
@@ -21,7 +23,7 @@ from foretide.errors import ConfigError, MissingExtraError
     ("place", "message"),
     [
         ("s33://bucket/run", "did you mean 's3'?"),
-        ("hdfs://host/run", "a path, or a URI with one of: s3, s3a, gs, gcs, az, azure, file"),
+        ("ftp://host/run", "a path, or a URI with one of: s3, s3a, gs, gcs, az, azure, hdfs, file"),
         ("s3:///run", "a bucket and a folder, such as s3://bucket/folder"),
         ("s3://bucket/run?x=1", "a bucket and a folder"),
     ],
@@ -37,11 +39,14 @@ def test_names_of_sparks_mean_the_same_stores(tmp_path: Path) -> None:
     assert open_depot(f"file://{tmp_path}").uri == open_depot(tmp_path).uri == str(tmp_path)
 
 
-def test_without_the_extra_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "obstore", None)
-    monkeypatch.delitem(sys.modules, "foretide.depot.objects")
-    with pytest.raises(MissingExtraError, match=r"pip install 'foretide\[objects\]'"):
-        open_depot("s3://bucket/run")
+@pytest.mark.parametrize(
+    ("uri", "extra", "module"), [("s3://bucket/run", "objects", "obstore"), ("hdfs://host/run", "hdfs", "hdfs_native")]
+)
+def test_without_the_extra_it_is_named(uri: str, extra: str, module: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    monkeypatch.delitem(sys.modules, f"foretide.depot.{extra}", raising=False)
+    with pytest.raises(MissingExtraError, match=rf"pip install 'foretide\[{extra}\]'"):
+        open_depot(uri)
 
 
 def test_an_error_survives_its_way_from_a_task() -> None:
@@ -102,3 +107,21 @@ class TestRefusals:
         with pytest.raises(DepotError, match="expected credentials that may read and write there"):
             open_depot("s3://runs/one").check()
         objects._store.cache_clear()
+
+
+def test_a_namenode_that_is_away_is_an_error_within_ten_seconds() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    began_s = time.monotonic()
+    with pytest.raises(DepotError, match=r"expected an answer of HDFS, got .*HADOOP_CONF_DIR"):
+        open_depot(f"hdfs://127.0.0.1:{port}/one").check()
+    assert time.monotonic() - began_s < 10
+
+
+@pytest.mark.slow
+def test_a_user_that_may_not_write_in_hdfs_is_told(hdfs: HadoopCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HADOOP_USER_NAME", "nobody")
+    hdfs_module._client.cache_clear()
+    with pytest.raises(DepotError, match=r"expected a user that may read and write there, got .*HADOOP_USER_NAME"):
+        open_depot(f"{hdfs.uri}/theirs/one").check()
+    hdfs_module._client.cache_clear()

@@ -24,8 +24,8 @@ __all__ = [
     "quick_checkpoint_files",
 ]
 
-# What Spark calls the object stores.
-_SPARK_SCHEMES = {"s3://": "s3a://", "gs://": "gs://"}
+# What Spark calls the stores.
+_SPARK_SCHEMES = {"s3://": "s3a://", "gs://": "gs://", "hdfs://": "hdfs://"}
 
 MANAGER_SETTING = "spark.sql.streaming.checkpointFileManagerClass"
 _QUICK = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"

@@ -20,8 +20,8 @@ from foretide.topology.options import OWN_KINDS
 
 __all__ = ["SharedPlace", "check_given", "check_sharing", "on_this_machine", "share_credentials", "shared_places"]
 
-# What the variables begin with by which clients of object stores find servers and credentials.
-_CREDENTIALS = ("AWS_", "AZURE_", "GOOGLE_")
+# What the variables begin with by which clients of object stores find servers and credentials, and HDFS its user.
+_CREDENTIALS = ("AWS_", "AZURE_", "GOOGLE_", "HADOOP_USER_NAME")
 
 _REMEDY = (
     "give {what} that all machines mount in the same place, or a folder of an object store (s3://bucket/folder) that "
