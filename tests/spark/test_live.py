@@ -19,6 +19,7 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import NewPartitions
+from postgres_server import PostgresServer
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 from topics import Topics, body
@@ -232,6 +233,37 @@ class TestFaults:
             topics.send(source, 1_000, 500)
             wait_for(lambda: running.inputs()["in"].done == 1_500, check=running.check)
         assert numbers(topics, sink) == good(1_500)
+
+
+class TestToPostgres:
+    """Rows in PostgreSQL, with the offsets in the same transaction."""
+
+    def test_every_event_is_in_the_table_once_though_the_database_restarts_and_replicas_change(
+        self, spark: SparkSession, topics: Topics, postgres: PostgresServer, tmp_path: Path
+    ) -> None:
+        source, schema = topics.create(partitions=4), postgres.make_schema()
+        job = flow("tables")
+        given = {"servers": topics.broker.servers, "topic": source, "schema": "id long, text string"}
+        rows = job.source("in", "kafka", **given).operator("twice", live_driver.double, mode="arrow", replicas=(1, 4))
+        rows.operator("check", live_driver.check, mode="rows").sink(
+            "out", "postgres", url=postgres.url(schema), table="numbers"
+        )
+        with Feeder(topics, source, 4, 500) as feeder:
+            with start(job.build(), spark, tmp_path, LIVE) as running:
+                running.change_replicas({"twice": 1, "check": 0})
+                tasks_are(running, 1)
+                postgres.restart()
+                running.change_replicas({"twice": 2, "check": 0})
+                tasks_are(running, 2)
+            with start(job.build(), spark, tmp_path, LIVE) as running:
+                done = running.inputs()["in"].done
+                wait_for(lambda: running.inputs()["in"].done > done + 200, check=running.check)
+        with start(job.build(), spark, tmp_path, LIVE) as running:
+            wait_for(lambda: running.inputs()["in"].done >= feeder.sent, check=running.check)
+        found = postgres.ask("SELECT id FROM numbers WHERE twice = 2 * id", schema)
+        assert Counter(found) == good(feeder.sent)
+        letters = read_letters(running.dead_letters).to_pylist()
+        assert Counter(json.loads(letter["event"])["id"] for letter in letters) == Counter(unlucky(feeder.sent))
 
 
 @pytest.mark.slow

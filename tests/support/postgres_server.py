@@ -12,7 +12,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
+from typing import Any
 
+import psycopg
 from certificates import Certificates
 
 __all__ = ["PostgresServer", "UnavailableError", "find_programs"]
@@ -63,6 +65,19 @@ class PostgresServer:
     def tcp_url(self, password: str = PASSWORD, database: str = DATABASE) -> str:
         """Return the address by loopback."""
         return f"postgresql://{USER}:{password}@127.0.0.1:{self.port}/{database}"
+
+    def make_schema(self) -> str:
+        """Make a schema, and return its name."""
+        name = self.new_schema()
+        self.ask(f"CREATE SCHEMA {name}")
+        return name
+
+    def ask(self, sql: str, schema: str = "public") -> list[Any]:
+        """Execute a statement, in a schema, and return its rows; of one column, what it holds."""
+        with psycopg.connect(self.url(), autocommit=True) as connection:
+            connection.execute(f"SET search_path = {schema}".encode())
+            found = connection.execute(sql.encode())
+            return [row[0] if len(row) == 1 else row for row in found] if found.description else []
 
     def new_schema(self) -> str:
         """Return the name of a schema that nobody has used yet."""

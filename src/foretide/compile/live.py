@@ -1,9 +1,9 @@
-"""Which stages can be live: run in tasks that stay, and commit to Kafka every few tens of milliseconds (ADR 0027)."""
+"""Which stages can be live: run in tasks that stay, and commit every few tens of milliseconds (ADR 0027)."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from foretide.compile.queues import QueueLimits
 from foretide.compile.stages import Stage, StageGraph
@@ -56,7 +56,7 @@ def check_live(graph: StageGraph, live: frozenset[str], limits: Mapping[str, Que
     if refused := {id: reasons for id, reasons in found.items() if reasons}:
         raise ConfigError(
             "live",
-            expected="stages from Kafka topics through operators without state to Kafka topics",
+            expected="stages from Kafka topics through operators without state to Kafka topics, or to PostgreSQL",
             got="; ".join(f"stage {id!r}: {', '.join(reasons)}" for id, reasons in refused.items()),
             remedy="run them in batches: leave --live (live=) out, or name the other stages in live=",
         )
@@ -80,16 +80,22 @@ def _reasons(stage: Stage, bounded: set[str]) -> Iterator[str]:
         elif plan.link == "queued":
             yield f"it writes the queued edge '{plan.edge}', whose log is written in batches"
     for sink in stage.sinks:
-        if sink.connector.kind != "kafka":
-            yield f"sink {sink.id!r} is of kind {sink.connector.kind!r}, which has no part in a transaction of Kafka's"
+        if sink.connector.kind not in ("kafka", "postgres"):
+            yield f"sink {sink.id!r} is of kind {sink.connector.kind!r}, which has no transactions with offsets in them"
     for name in _inputs(stage):
         if name in bounded:
             yield f"the queue of {name!r} has a limit, which drops events when a batch is planned"
+    if len({sink.connector.kind for sink in stage.sinks} & {"kafka", "postgres"}) > 1:
+        yield f"{_and(sink.id for sink in stage.sinks)} are in Kafka and in PostgreSQL, and a transaction is of one"
     ends: tuple[Source | Sink, ...] = (*stage.sources, *stage.sinks)
-    kafka = [element for element in ends if element.connector.kind == "kafka"]
-    servers = {str(element.connector.options.get("servers")): element.id for element in kafka}
-    if len(servers) > 1:
-        yield f"{' and '.join(servers.values())} are in different clusters, and a transaction is of one"
+    for kind, option, where in (("kafka", "servers", "clusters"), ("postgres", "url", "databases")):
+        places = {str(end.connector.options.get(option)): end.id for end in ends if end.connector.kind == kind}
+        if len(places) > 1:
+            yield f"{_and(places.values())} are in different {where}, and a transaction is of one"
+
+
+def _and(names: Iterable[str]) -> str:
+    return " and ".join(names)
 
 
 def _inputs(stage: Stage) -> tuple[str, ...]:

@@ -61,6 +61,9 @@ class StrandLost(Exception):  # noqa: N818 - says what is the case
 class StrandReader:
     """Takes a strand, reads it, and writes what became of it.
 
+    Here both go to Kafka. Whoever writes elsewhere keeps the offsets there, and overrides `_connect`, `_claim`,
+    `_write` and `_disconnect`.
+
     Parameters
     ----------
     cluster : Cluster
@@ -136,6 +139,97 @@ class StrandReader:
         moved = {part: offset for part, offset in self.read.items() if renewing or offset != self.committed.get(part)}
         if not moved and not sent:
             return
+        self._write(sent, moved)
+        self.committed.update(moved)
+        if renewing:
+            self._renewed_s = time.monotonic()
+
+    def release(self) -> None:
+        """Let go of the strand; the consumer is kept for when it comes back."""
+        self._disconnect()
+        if self._consumer is not None:
+            self._consumer.unassign()
+
+    def close(self) -> None:
+        """Give up all connections."""
+        self._disconnect()
+        if self._consumer is not None:
+            self._consumer.close()
+            self._consumer = None
+
+    def for_strand(self, strand: Strand) -> StrandReader:
+        """Return this reader, for the strand as it is now: partitions may have come since."""
+        self.strand = strand
+        return self
+
+    def _disconnect(self) -> None:
+        """Let go of the connection by which is written."""
+        self._producer = None
+
+    def _prepare(self) -> None:
+        strand = self.strand
+        if self._consumer is None:
+            self._consumer = self._cluster.make_consumer(
+                group_id=strand.group,
+                auto_offset_reset="earliest" if self._lossy else "error",
+                enable_partition_eof=True,
+                fetch_wait_max_ms=_FETCH_WAIT_MS,
+                fetch_queue_backoff_ms=2,
+                queued_min_messages=10_000,
+            )
+            found = self._ask(self._consumer)
+            if found.topics[strand.topic].error is not None:
+                self._cluster.partitions(strand.topic)
+        self._connect()
+
+    def _connect(self) -> None:
+        """Make the connection by which is written."""
+        if self._producer is None:
+            self._producer = confluent().Producer(
+                self._cluster.config(
+                    transactional_id=self.strand.name,
+                    linger_ms=0,
+                    compression_type="lz4",
+                    queue_buffering_max_messages=1_000_000,
+                    message_max_bytes=64 << 20,
+                )
+            )
+            self._ask(self._producer)
+
+    def _ask(self, client: Any) -> Any:
+        """Return what the broker says about the topic; the client is connected then."""
+        return self._cluster.retry(lambda: client.list_topics(self.strand.topic, timeout=self._cluster.request_s))
+
+    def _take(self) -> None:
+        library, strand = confluent(), self.strand
+        self._prepare()
+        known = self._claim()
+        self.committed = {part: known.get(part, start) for part, start in strand.starts.items()}
+        self.read = dict(self.committed)
+        self._consumer.assign([library.TopicPartition(strand.topic, *place) for place in self.committed.items()])
+        self._renewed_s = time.monotonic()
+
+    def _claim(self) -> dict[int, int]:
+        """Fence off whoever had the strand, and return the offsets that were committed."""
+        library = confluent()
+        producer, self._producer = self._producer, None
+        try:
+            producer.init_transactions(self._cluster.request_s * 2)
+        except library.KafkaException as error:
+            codes = library.KafkaError
+            if error.args[0].code() in {getattr(codes, name) for name in _UNSUPPORTED}:
+                raise TransactionsError(self._cluster.who, self._cluster.servers, reason(error)) from error
+            raise
+        wanted = [library.TopicPartition(self.strand.topic, part) for part in self.strand.starts]
+        found = self._consumer.committed(wanted, self._cluster.request_s)
+        for place in found:
+            if place.error is not None:
+                raise library.KafkaException(place.error)
+        self._producer = producer
+        return {place.partition: place.offset for place in found if place.offset >= 0}
+
+    def _write(self, sent: Sequence[tuple[str, pa.RecordBatch]], moved: Mapping[int, int]) -> None:
+        """Write messages and offsets in one transaction."""
         library = confluent()
         places = [library.TopicPartition(self.strand.topic, part, offset) for part, offset in moved.items()]
         try:
@@ -152,80 +246,6 @@ class StrandReader:
             if is_fenced(error):
                 raise StrandLost(reason(error)) from error
             raise
-        self.committed.update(moved)
-        if renewing:
-            self._renewed_s = time.monotonic()
-
-    def release(self) -> None:
-        """Let go of the strand; the consumer is kept for when it comes back."""
-        self._producer = None
-        if self._consumer is not None:
-            self._consumer.unassign()
-
-    def close(self) -> None:
-        """Give up all connections."""
-        self._producer = None
-        if self._consumer is not None:
-            self._consumer.close()
-            self._consumer = None
-
-    def for_strand(self, strand: Strand) -> StrandReader:
-        """Return this reader, for the strand as it is now: partitions may have come since."""
-        self.strand = strand
-        return self
-
-    def _prepare(self) -> None:
-        library, strand = confluent(), self.strand
-        if self._consumer is None:
-            self._consumer = self._cluster.make_consumer(
-                group_id=strand.group,
-                auto_offset_reset="earliest" if self._lossy else "error",
-                enable_partition_eof=True,
-                fetch_wait_max_ms=_FETCH_WAIT_MS,
-                fetch_queue_backoff_ms=2,
-                queued_min_messages=10_000,
-            )
-            found = self._ask(self._consumer)
-            if found.topics[strand.topic].error is not None:
-                self._cluster.partitions(strand.topic)
-        if self._producer is None:
-            self._producer = library.Producer(
-                self._cluster.config(
-                    transactional_id=strand.name,
-                    linger_ms=0,
-                    compression_type="lz4",
-                    queue_buffering_max_messages=1_000_000,
-                    message_max_bytes=64 << 20,
-                )
-            )
-            self._ask(self._producer)
-
-    def _ask(self, client: Any) -> Any:
-        """Return what the broker says about the topic; the client is connected then."""
-        return self._cluster.retry(lambda: client.list_topics(self.strand.topic, timeout=self._cluster.request_s))
-
-    def _take(self) -> None:
-        library, strand = confluent(), self.strand
-        self._prepare()
-        producer, self._producer = self._producer, None
-        try:
-            producer.init_transactions(self._cluster.request_s * 2)
-        except library.KafkaException as error:
-            codes = library.KafkaError
-            if error.args[0].code() in {getattr(codes, name) for name in _UNSUPPORTED}:
-                raise TransactionsError(self._cluster.who, self._cluster.servers, reason(error)) from error
-            raise
-        wanted = [library.TopicPartition(strand.topic, part) for part in strand.starts]
-        places = []
-        for place in self._consumer.committed(wanted, self._cluster.request_s):
-            if place.error is not None:
-                raise library.KafkaException(place.error)
-            offset = place.offset if place.offset >= 0 else strand.starts[place.partition]
-            places.append(library.TopicPartition(strand.topic, place.partition, offset))
-        self._consumer.assign(places)
-        self.committed = {place.partition: place.offset for place in places}
-        self.read = dict(self.committed)
-        self._producer, self._renewed_s = producer, time.monotonic()
 
     def _is_wanted(self, message: Any) -> bool:
         """Take note of a message, or of an end; tell whether it is to be worked on."""

@@ -39,7 +39,7 @@ def test_a_chain_from_kafka_to_kafka_can_be_live() -> None:
     ("graph", "reason"),
     [
         (graph_of({"kind": "files", "path": "x", "format": "json"}), "source 'in' is of kind 'files'"),
-        (graph_of(sink={"kind": "postgres", "url": "x", "table": "t"}), "sink 'out' is of kind 'postgres'"),
+        (graph_of(sink={"kind": "sqlite", "path": "x"}), "sink 'out' is of kind 'sqlite'"),
         (graph_of(sink={**SINK, "servers": "there:1"}), "in and out are in different clusters"),
         (graph_of(grouping="fields:id"), r"rows change tasks on the edge 'in -> work' (fields:id)"),
         (graph_of(key="id", state="n long", grouping="fields:id"), "operator 'work' keeps state"),
@@ -49,6 +49,33 @@ def test_a_chain_from_kafka_to_kafka_can_be_live() -> None:
 def test_what_is_in_the_way_is_named(graph: StageGraph, reason: str) -> None:
     text = refusal(graph)
     assert reason in text and "stage 'in'" in text
+
+
+POSTGRES: dict[str, Any] = {"kind": "postgres", "url": "postgresql://here/shop", "table": "totals"}
+
+
+def two_sinks(first: dict[str, Any], second: dict[str, Any]) -> StageGraph:
+    job = flow("job")
+    rows = job.source("in", **SOURCE).operator("work", str)
+    rows.sink("out", **first)
+    rows.sink("also", **second)
+    return compile_stages(job.build())
+
+
+def test_results_may_go_to_tables_of_one_database() -> None:
+    graph = two_sinks(POSTGRES, {**POSTGRES, "table": "others"})
+    check_live(graph, live_stages(graph, True))
+
+
+@pytest.mark.parametrize(
+    ("second", "reason"),
+    [
+        (SINK, "out and also are in Kafka and in PostgreSQL"),
+        ({**POSTGRES, "url": "postgresql://there/shop"}, "out and also are in different databases"),
+    ],
+)
+def test_a_transaction_is_of_one_place(second: dict[str, Any], reason: str) -> None:
+    assert reason in refusal(two_sinks(POSTGRES, second))
 
 
 def test_a_queue_with_a_limit_is_in_the_way() -> None:

@@ -11,6 +11,7 @@ from confluent_kafka import Producer
 from topics import Topics
 
 from foretide.kafka import Broker
+from foretide.spark.live.kafka_books import KafkaLetters
 from foretide.spark.live.letters import LetterKeeper
 from foretide.transport import ArrowLog
 from foretide.transport.dead_letters import DeadLetter, read_letters
@@ -33,19 +34,15 @@ def test_letters_are_copied_once(kafka: Broker, tmp_path: Path) -> None:
     topics, log = Topics(kafka), ArrowLog(tmp_path)
     topic = topics.create(partitions=1)
     for first in (0, 2):
-        keeper = LetterKeeper(topics.cluster, topic, log, "in")
-        keeper.open()
+        keeper = LetterKeeper(KafkaLetters(topics.cluster, topic), log, "in")
         send(topics, topic, first, first + 1)
         keeper.close()
-    again = LetterKeeper(topics.cluster, topic, log, "in")
-    again.open()
-    again.close()
+    LetterKeeper(KafkaLetters(topics.cluster, topic), log, "in").close()
     assert read_letters(log)["event"].to_pylist() == [f"{number}{part}" for number in range(4) for part in "ab"]
 
 
 def test_a_stage_without_letters_closes_at_once(kafka: Broker, tmp_path: Path) -> None:
     topics = Topics(kafka)
-    keeper = LetterKeeper(topics.cluster, f"new-{topics.create()}", ArrowLog(tmp_path), "in")
-    keeper.open()
+    keeper = LetterKeeper(KafkaLetters(topics.cluster, topics.create(partitions=1)), ArrowLog(tmp_path), "in")
     assert keeper.copy() == 0
     keeper.close()

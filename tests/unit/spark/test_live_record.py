@@ -49,6 +49,6 @@ def test_how_far_a_stage_has_come_is_written_down(tmp_path: Path) -> None:
 def test_offsets_that_the_broker_has_forgotten_are_an_error_and_not_a_new_beginning() -> None:
     plan = KafkaSourcePlan(Cluster("here:1", "source 'in'"), "orders")
     starts = {0: 0, 1: 7}
-    check_remembered(plan, starts, {0: 12}, {"0": 12, "1": 7})
+    check_remembered(plan, starts, {0: 12}, {"0": 12, "1": 7}, "they were removed")
     with pytest.raises(KafkaError, match=r"source 'in'.*partitions \[1\].*starting=\{\"1\": 9\}"):
-        check_remembered(plan, starts, {0: 12}, {"0": 12, "1": 9})
+        check_remembered(plan, starts, {0: 12}, {"0": 12, "1": 9}, "they were removed")

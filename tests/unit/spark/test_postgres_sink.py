@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from decimal import Decimal
 from typing import Any
 
-import psycopg
 import pyarrow as pa
 import pytest
 from postgres_server import PASSWORD, PostgresServer
@@ -30,21 +29,12 @@ def rows(*ids: int, **more: Any) -> pa.Table:
 
 @pytest.fixture
 def schema(postgres: PostgresServer) -> str:
-    name = postgres.new_schema()
-    with psycopg.connect(postgres.url(), autocommit=True) as connection:
-        connection.execute(f"CREATE SCHEMA {name}")
-    return name
+    return postgres.make_schema()
 
 
 @pytest.fixture
 def query(postgres: PostgresServer, schema: str) -> Callable[..., list[Any]]:
-    def ask(sql: str = "SELECT id FROM out ORDER BY id") -> list[Any]:
-        with psycopg.connect(postgres.url(), autocommit=True) as connection:
-            connection.execute(f"SET search_path = {schema}")
-            found = connection.execute(sql.encode())
-            return [row[0] if len(row) == 1 else row for row in found] if found.description else []
-
-    return ask
+    return lambda sql="SELECT id FROM out ORDER BY id": postgres.ask(sql, schema)
 
 
 @pytest.fixture

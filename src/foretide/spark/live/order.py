@@ -1,16 +1,22 @@
-"""What a resident task is given: where its driver is, what the stage reads, and where rows leave it."""
+"""What a resident task is given: where its driver is, what the stage reads, and the books that it writes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from foretide.kafka import Cluster
+from foretide.compile.stages import Stage
+from foretide.config import validated
 from foretide.spark.kafka_options import KafkaSinkPlan, KafkaSourcePlan
+from foretide.spark.live.books import Books, Target
+from foretide.spark.live.kafka_books import KafkaBooks
+from foretide.spark.live.postgres_books import PostgresBooks
+from foretide.spark.sinks.kafka import MessageEncoder
+from foretide.spark.sinks.postgres import PostgresSinkSettings
 
-__all__ = ["LiveOrder", "SinkOrder", "SourceOrder", "source_of", "strand_name"]
+__all__ = ["LiveOrder", "SourceOrder", "books_of", "source_of", "strand_name"]
 
 
 @dataclass(frozen=True)
@@ -22,33 +28,21 @@ class SourceOrder:
 
 
 @dataclass(frozen=True)
-class SinkOrder:
-    """A sink of a live stage, and how it writes."""
-
-    sink: str
-    plan: KafkaSinkPlan
-
-
-@dataclass(frozen=True)
 class LiveOrder:
     """What all tasks of a live stage have in common.
 
     Parameters
     ----------
-    stage, run : str
-        The stage, and the run whose offsets and transactions these are.
+    group : str
+        What goes before the names of strands, and the consumer group that they read in: that of the stage in its run.
     address : tuple of str and int
         Where the driver listens.
     token : str
         What it knows its tasks by.
-    cluster : Cluster
-        Where topics are.
     sources : mapping of str to SourceOrder
         By id.
-    sinks : mapping of int to SinkOrder
-        By edge.
-    letters : str
-        The topic of dead letters.
+    books : Books
+        Where results go, and offsets with them.
     letter_bytes : int
         How much of them a transaction may hold.
     target_s : float
@@ -57,22 +51,31 @@ class LiveOrder:
         The most messages of a transaction.
     """
 
-    stage: str
-    run: str
+    group: str
     address: tuple[str, int]
     token: str
-    cluster: Cluster
     sources: Mapping[str, SourceOrder]
-    sinks: Mapping[int, SinkOrder]
-    letters: str
+    books: Books
     letter_bytes: int
     target_s: float
     most_rows: int
 
-    @property
-    def group(self) -> str:
-        """The consumer group of the stage's offsets."""
-        return f"foretide-{self.run}-{self.stage}"
+    def full_name(self, strand: str) -> str:
+        """Return what a strand goes by outside of the stage."""
+        return f"{self.group}-{strand}"
+
+
+def books_of(stage: Stage, sources: Mapping[str, KafkaSourcePlan], group: str, run: str) -> Books:
+    """Return where a stage writes: in the database of its sinks, or in the cluster of its sources."""
+    sinks = {sink.id: sink.connector for sink in stage.sinks}
+    edges = {plan.number: plan.edge.end for plan in stage.edges if plan.edge.end in sinks}
+    if any(sink.kind == "postgres" for sink in sinks.values()):
+        settings = {id: validated(PostgresSinkSettings, sink.options, f"sink {id!r}") for id, sink in sinks.items()}
+        return PostgresBooks(group, run, settings, edges)
+    plans = {id: KafkaSinkPlan.of(id, sink.options) for id, sink in sinks.items()}
+    targets = {edge: Target(plans[id].topic, MessageEncoder(id, plans[id])) for edge, id in edges.items()}
+    cluster = replace(next(iter(sources.values())).cluster, who=f"stage {stage.id!r}")
+    return KafkaBooks(cluster, group, targets, f"foretide.{run}.{stage.id}.dead-letters")
 
 
 def strand_name(source: str, number: int) -> str:

@@ -7,7 +7,7 @@ import os
 import queue
 import threading
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,7 +22,6 @@ from foretide.spark.live.order import LiveOrder, source_of
 from foretide.spark.live.strand_work import Outcome, StrandWork, Terms
 from foretide.spark.live.tally import Tally
 from foretide.spark.settings import LIVE_REPORT_S
-from foretide.spark.sinks.kafka import MessageEncoder
 from foretide.spark.tasks.cells import read_result
 from foretide.spark.tasks.contract import BatchOrder
 from foretide.spark.tasks.program import machine_of
@@ -115,19 +114,18 @@ class _Residence:
         """Run the program on messages, as on a batch of them."""
         given = self._order.sources[work.source]
         rows = _Polled(KafkaSlice(work.source, given.plan, given.schema, ()), messages, work.terms.set_aside)
-        writers = {number: _Kept(MessageEncoder(sink.sink, sink.plan)) for number, sink in self._order.sinks.items()}
+        targets = self._order.books.targets
+        writers = {number: _Kept(target.encode) for number, target in targets.items()}
         self._batches += 1
         order = BatchOrder(self._batches, 1, writers=writers, letter_bytes=self._order.letter_bytes)
         batch = Work(machine, order, self._task.seat)
         batch.take_slices([rows])
         *_, cells = batch.finish()
         [(_, _, payload)] = cells
-        sent = [
-            (sink.plan.topic, batch) for number, sink in self._order.sinks.items() for batch in writers[number].batches
-        ]
+        sent = [(target.name, made) for number, target in targets.items() for made in writers[number].batches]
         result = read_result(bytes(payload))
         if result["letters"]:
-            sent.append((self._order.letters, _letter_message(result["letters"])))
+            sent.append((self._order.books.letters, _letter_message(result["letters"])))
         return Outcome(sent, result)
 
     def _listen(self) -> None:
@@ -202,14 +200,14 @@ class _Residence:
         order, name = self._order, message["strand"]
         plan = order.sources[source_of(name)].plan
         strand = Strand(
-            f"{order.group}-{name}",
+            order.full_name(name),
             order.group,
             plan.topic,
             {int(part): offset for part, offset in message["starts"].items()},
             {int(part): offset for part, offset in message["ends"].items()},
         )
         kept = _IDLE.pop((order.group, name), None)
-        return StrandReader(plan.cluster, strand, lossy=plan.lossy) if kept is None else kept.for_strand(strand)
+        return order.books.reader(plan, strand) if kept is None else kept.for_strand(strand)
 
 
 @dataclass
@@ -238,16 +236,16 @@ class _Polled:
 
 @dataclass
 class _Kept:
-    """Keeps the messages for a topic until they are sent."""
+    """Keeps what rows become until it is written."""
 
-    encoder: MessageEncoder
+    encode: Callable[[pa.RecordBatch], pa.RecordBatch]
     batches: list[pa.RecordBatch] = field(default_factory=list)
 
     def open(self) -> _Kept:
         return self
 
     def append(self, batch: pa.RecordBatch) -> None:
-        self.batches.append(self.encoder(batch))
+        self.batches.append(self.encode(batch))
 
     def close(self) -> SegmentInfo | None:
         return None

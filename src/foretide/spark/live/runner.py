@@ -18,20 +18,19 @@ from foretide.background import Background
 from foretide.compile.stages import Stage, StageGraph
 from foretide.errors import error_from_data
 from foretide.kafka.errors import BrokerError, KafkaError, TopicError
-from foretide.kafka.strands import fence
 from foretide.records.sharing import share_out
 from foretide.spark.batches.drops import Drop
 from foretide.spark.batches.ends import letter_log
 from foretide.spark.batches.programs import pack_program
 from foretide.spark.batches.states import HotKey, StateSize
 from foretide.spark.inputs.planned import Position, Positions
-from foretide.spark.kafka_options import KafkaSinkPlan, KafkaSourcePlan
+from foretide.spark.kafka_options import KafkaSourcePlan
 from foretide.spark.live.accounts import LiveAccounts
 from foretide.spark.live.casualties import Casualties
 from foretide.spark.live.channel import ControlServer, Message
 from foretide.spark.live.deal import Command, Coordinator
 from foretide.spark.live.letters import LetterKeeper
-from foretide.spark.live.order import LiveOrder, SinkOrder, SourceOrder
+from foretide.spark.live.order import LiveOrder, SourceOrder, books_of
 from foretide.spark.live.record import claim_driver, is_driver
 from foretide.spark.live.resident import ResidentTask
 from foretide.spark.live.seats import Seat
@@ -212,21 +211,14 @@ class LiveRunner(Background):
         conf = self._spark.sparkContext.getConf()
         host = conf.get("spark.driver.host") or "127.0.0.1"
         self._server = server = ControlServer(host, conf.get("spark.driver.bindAddress") or host)
-        first = next(iter(self._plans.values()))
-        sinks = {sink.id: KafkaSinkPlan.of(sink.id, sink.connector.options) for sink in self.stage.sinks}
+        run = self._workspace.run_id()
+        group = f"foretide-{run}-{self.stage.id}"
         return LiveOrder(
-            stage=self.stage.id,
-            run=self._workspace.run_id(),
+            group=group,
             address=server.address,
             token=server.token,
-            cluster=replace(first.cluster, who=f"stage {self.stage.id!r}"),
             sources={id: SourceOrder(plan, plan.schema()) for id, plan in self._plans.items()},
-            sinks={
-                plan.number: SinkOrder(plan.edge.end, sinks[plan.edge.end])
-                for plan in self.stage.edges
-                if plan.edge.end in sinks
-            },
-            letters=f"foretide.{self._workspace.run_id()}.{self.stage.id}.dead-letters",
+            books=books_of(self.stage, self._plans, group, run),
             letter_bytes=self.settings.letter_bytes,
             target_s=self.settings.live_target_s,
             most_rows=self.settings.live_rows,
@@ -234,13 +226,13 @@ class LiveRunner(Background):
 
     def _open(self, order: LiveOrder) -> None:
         """Look at the topics, and take them from an earlier driver."""
-        known = self._topics.open(order.group)
+        order.books.open()
+        known = self._topics.open(order)
         if known:
             for strand in self._topics.strands:
-                fence(order.cluster, f"{order.group}-{strand}")
+                order.books.fence(order.full_name(strand))
         log = letter_log(self._workspace, self.settings)
-        self._letters = LetterKeeper(order.cluster, order.letters, log, self.stage.id)
-        self._letters.open()
+        self._letters = LetterKeeper(order.books.letter_queue(), log, self.stage.id)
         self._coordinator = Coordinator.of(self._topics.strands)
 
     def _run(self) -> None:

@@ -10,13 +10,12 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from foretide.compile.stages import Stage
-from foretide.kafka.client import confluent
 from foretide.kafka.errors import KafkaError
 from foretide.spark.inputs.contract import NEVER_US, InputSpec
 from foretide.spark.inputs.kafka import KafkaInput
 from foretide.spark.inputs.planned import Position
 from foretide.spark.kafka_options import KafkaSourcePlan
-from foretide.spark.live.order import source_of
+from foretide.spark.live.order import LiveOrder, source_of
 from foretide.spark.live.record import LiveRecord, StrandCut, read_reached, write_reached
 from foretide.store.workspace import Workspace
 
@@ -55,8 +54,8 @@ class LiveTopics:
         """The names of all strands."""
         return [strand for source, cut in self._cuts.items() for strand in cut.names(source)]
 
-    def open(self, group: str) -> bool:
-        """Look at the topics, and at what is committed under `group`; return whether the stage has run before.
+    def open(self, order: LiveOrder) -> bool:
+        """Look at the topics, and at what is committed in the books; return whether the stage has run before.
 
         Raises
         ------
@@ -70,8 +69,9 @@ class LiveTopics:
         self.refresh()
         before = read_reached(self._depot)
         for source, plan in self._plans.items():
-            committed = _committed(plan, group, self._starts[source])
-            check_remembered(plan, self._starts[source], committed, before.get(source, {}))
+            starts, strands = self._starts[source], self._cuts[source].names(source)
+            committed = order.books.committed(plan, [order.full_name(strand) for strand in strands], list(starts))
+            check_remembered(plan, starts, committed, before.get(source, {}), order.books.forgetting)
             self._committed[source] = committed
             self._done[source] = {**self._starts[source], **committed}
         return known
@@ -152,27 +152,19 @@ class LiveTopics:
 
 
 def check_remembered(
-    plan: KafkaSourcePlan, starts: Mapping[int, int], committed: Mapping[int, int], before: Mapping[str, int]
+    plan: KafkaSourcePlan,
+    starts: Mapping[int, int],
+    committed: Mapping[int, int],
+    before: Mapping[str, int],
+    forgetting: str,
 ) -> None:
-    """Refuse to begin anew where the broker has forgotten what was committed: all of it would come again."""
+    """Refuse to begin anew where the books have forgotten what was committed: all of it would come again."""
     lost = {
         int(part): at for part, at in before.items() if int(part) not in committed and at > starts.get(int(part), 0)
     }
     if lost:
         raise KafkaError(
             f"{plan.cluster.who}: expected the offsets that were committed before, got none for partitions "
-            f"{sorted(lost)} of topic {plan.topic!r}: brokers forget them after offsets.retention.minutes; begin in "
-            f"another directory, with starting={json.dumps(lost)}"
+            f"{sorted(lost)} of topic {plan.topic!r}: {forgetting}; begin in another directory, with "
+            f"starting={json.dumps(lost)}"
         )
-
-
-def _committed(plan: KafkaSourcePlan, group: str, partitions: Mapping[int, int]) -> dict[int, int]:
-    """Return the offsets that are committed under a group."""
-    library, cluster = confluent(), replace(plan.cluster)
-    consumer = cluster.make_consumer(group_id=group)
-    try:
-        wanted = [library.TopicPartition(plan.topic, part) for part in partitions]
-        found = cluster.retry(lambda: consumer.committed(wanted, cluster.request_s))
-        return {place.partition: place.offset for place in found if place.offset >= 0}
-    finally:
-        consumer.close()

@@ -28,7 +28,7 @@ from foretide.topology.options import written_by
 if TYPE_CHECKING:
     from psycopg import Connection, Error
 
-__all__ = ["PostgresOutlet", "PostgresSink", "PostgresSinkSettings"]
+__all__ = ["PostgresOutlet", "PostgresSink", "PostgresSinkSettings", "execute", "take_turn"]
 
 _LOG = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -97,8 +97,8 @@ class PostgresSink:
         self._sink, self._run, self._settings = sink, run, settings
         self._address = postgres.PostgresAddress.of(settings.url, settings.password_env)
         schema, _, table = (settings.table or sink).rpartition(".")
-        schema = schema or self._address.schema or ""
-        self._table, self._batches = (_checked(name, schema) for name in (table, _BATCHES))
+        self._schema = schema or self._address.schema or ""
+        self._table, self._batches = self.beside(table), self.beside(_BATCHES)
         self._keys = [_quoted(_fitting(key)) for key in settings.keys]
         self._lock, self._stopping = threading.Lock(), threading.Event()
         self._connection: Connection | None = None
@@ -137,7 +137,7 @@ class PostgresSink:
     def committed(self, batch_id: int) -> bool:
         """Return whether the batch is in the table; asked of the server once, since nobody else writes for this run."""
         with self._lock:
-            last = self._persist(self._ask) if self._last is None else self._last
+            last = self.persist(self._ask) if self._last is None else self._last
             self._last = last
             return batch_id <= last
 
@@ -160,7 +160,7 @@ class PostgresSink:
         """
         run = f"{self._run}/{task}" if task else self._run
         with self._lock:
-            self._persist(lambda connection: self._write(connection, run, batch_id, rows))
+            self.persist(lambda connection: self._write(connection, run, batch_id, rows))
 
     def close(self) -> None:
         """Let go of the server; a batch that waits for it is given up, and runs again at the next start."""
@@ -175,8 +175,38 @@ class PostgresSink:
         if getattr(self, "_connection", None) is not None:
             self._disconnect()
 
-    def _persist(self, action: Callable[[Connection], T]) -> T:
-        """Do something, again and again while the fault is one that passes."""
+    def check_password(self) -> None:
+        """Raise where a password is needed that this process does not have."""
+        if (variable := self._settings.password_env) is not None and variable not in os.environ:
+            raise ConfigError(
+                f"sink {self._sink!r}",
+                expected=f"the environment variable {variable}, which holds the password, on executors too",
+                got="none",
+                remedy=f"set spark.executorEnv.{variable}, or let the driver write: written_by='driver'",
+            )
+
+    def beside(self, table: str, *, marked: bool = False) -> str:
+        """Return a table in the schema of the sink's own, as it stands in a statement, also in one with marks."""
+        name = _quoted(_fitting(table))
+        full = f"{_quoted(_fitting(self._schema))}.{name}" if self._schema else name
+        return full.replace("%", "%%") if marked else full
+
+    def prepare(self, connection: Connection, schema: pa.Schema) -> None:
+        """Make the table, and columns that it lacks, in a transaction of the caller's; if that fails, `forget` it."""
+        self._columns = self._prepared(connection, schema)
+
+    def forget(self) -> None:
+        """Forget which columns the table has."""
+        self._columns = set()
+
+    def persist(self, action: Callable[[Connection], T]) -> T:
+        """Do something, again and again while the fault is one that passes.
+
+        Raises
+        ------
+        SinkError
+            When the server refuses it, or stays away for longer than `retry_s`.
+        """
         deadline_s, pause_s, warned = time.monotonic() + self._settings.retry_s, _FIRST_PAUSE_S, False
         while True:
             try:
@@ -204,21 +234,21 @@ class PostgresSink:
 
     def _disconnect(self) -> None:
         # Whatever was known may be otherwise when the server is back.
-        self._columns = set()
+        self.forget()
         if self._connection is not None:
             self._connection.close()
             self._connection = None
 
     def _begin(self, connection: Connection) -> None:
         with connection.transaction():
-            self._take_turn(connection)
+            take_turn(connection)
             if not _exists(connection, self._batches):
                 columns = "sink text, run text, last_batch bigint NOT NULL, PRIMARY KEY (sink, run)"
-                _run(connection, f"CREATE TABLE {self._batches} ({columns})")
+                execute(connection, f"CREATE TABLE {self._batches} ({columns})")
 
     def _ask(self, connection: Connection) -> int:
-        query = f"SELECT last_batch FROM {_beside_marks(self._batches)} WHERE sink = %s AND run = %s"
-        found = _run(connection, query, (self._sink, self._run)).fetchone()
+        query = f"SELECT last_batch FROM {self.beside(_BATCHES, marked=True)} WHERE sink = %s AND run = %s"
+        found = execute(connection, query, (self._sink, self._run)).fetchone()
         return -1 if found is None else int(found[0])
 
     def _write(self, connection: Connection, run: str, batch_id: int, rows: pa.Table | None) -> None:
@@ -227,52 +257,52 @@ class PostgresSink:
             if not self._claim(connection, run, batch_id):
                 return
             if rows is not None and rows.num_rows:
-                columns = self._prepare(connection, rows.schema)
-                self._load(connection, rows)
+                columns = self._prepared(connection, rows.schema)
+                self.load(connection, rows)
         # What a transaction made is there when it is over.
         self._columns = columns
 
     def _claim(self, connection: Connection, run: str, batch_id: int) -> bool:
         """Note the batch, and tell whether it is new; a driver that was given up on is waited for here."""
         claim = (
-            f"INSERT INTO {_beside_marks(self._batches)} AS b VALUES (%s, %s, %s) ON CONFLICT (sink, run)"
+            f"INSERT INTO {self.beside(_BATCHES, marked=True)} AS b VALUES (%s, %s, %s) ON CONFLICT (sink, run)"
             " DO UPDATE SET last_batch = excluded.last_batch WHERE b.last_batch < excluded.last_batch"
         )
-        return _run(connection, claim, (self._sink, run, batch_id)).rowcount == 1
+        return execute(connection, claim, (self._sink, run, batch_id)).rowcount == 1
 
-    def _prepare(self, connection: Connection, schema: pa.Schema) -> set[str]:
+    def _prepared(self, connection: Connection, schema: pa.Schema) -> set[str]:
         """Make the table, and columns that it lacks; return the columns that it has."""
         if self._columns.issuperset(schema.names) or not self._settings.create:
             return self._columns
-        self._take_turn(connection)
+        take_turn(connection)
         columns = {name: f"{_quoted(_fitting(name))} {column_type(schema.field(name).type)}" for name in schema.names}
         if not _exists(connection, self._table):
             key = [f"PRIMARY KEY ({', '.join(self._keys)})"] if self._keys else []
-            _run(connection, f"CREATE TABLE {self._table} ({', '.join([*columns.values(), *key])})")
+            execute(connection, f"CREATE TABLE {self._table} ({', '.join([*columns.values(), *key])})")
             return set(columns)
-        there = {row[0] for row in _run(connection, _ATTRIBUTES, (self._table,)).fetchall()}
+        there = {row[0] for row in execute(connection, _ATTRIBUTES, (self._table,)).fetchall()}
         for name in columns.keys() - there:
-            _run(connection, f"ALTER TABLE {self._table} ADD COLUMN {columns[name]}")
+            execute(connection, f"ALTER TABLE {self._table} ADD COLUMN {columns[name]}")
         return there | columns.keys()
 
-    def _load(self, connection: Connection, rows: pa.Table) -> None:
+    def load(self, connection: Connection, rows: pa.Table) -> None:
+        """Write rows in a transaction of the caller's; the table must have their columns, see `prepare`."""
         names = [_quoted(name) for name in rows.schema.names]
         if not self._keys:
             self._copy(connection, self._table, names, rows)
             return
         columns = ", ".join(names)
         place = f"ADD COLUMN {_PLACE} bigint GENERATED ALWAYS AS IDENTITY"
-        _run(
-            connection,
-            f"CREATE TEMPORARY TABLE {_STAGED} ON COMMIT DROP AS SELECT {columns} FROM {self._table} LIMIT 0",
-        )
-        _run(connection, f"ALTER TABLE {_STAGED} {place}")
+        execute(connection, f"CREATE TEMPORARY TABLE {_STAGED} AS SELECT {columns} FROM {self._table} LIMIT 0")
+        execute(connection, f"ALTER TABLE {_STAGED} {place}")
         self._copy(connection, _STAGED, names, rows)
         keys, others = ", ".join(self._keys), [name for name in names if name not in self._keys]
         action = f"UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in others)}" if others else "NOTHING"
         # Of several rows with one key the last one counts, as if they had come one by one.
         latest = f"SELECT DISTINCT ON ({keys}) {columns} FROM {_STAGED} ORDER BY {keys}, {_PLACE} DESC"
-        _run(connection, f"INSERT INTO {self._table} ({columns}) {latest} ON CONFLICT ({keys}) DO {action}")
+        execute(connection, f"INSERT INTO {self._table} ({columns}) {latest} ON CONFLICT ({keys}) DO {action}")
+        # Another sink may write in the same transaction.
+        execute(connection, f"DROP TABLE {_STAGED}")
 
     def _copy(self, connection: Connection, table: str, names: Sequence[str], rows: pa.Table) -> None:
         order = f"COPY {table} ({', '.join(names)}) FROM STDIN".encode()
@@ -287,10 +317,6 @@ class PostgresSink:
                 got=f"one in column {str(error)!r}",
                 remedy="remove it in an operator, or let nul='replace'",
             ) from error
-
-    def _take_turn(self, connection: Connection) -> None:
-        """Let nobody else make tables here until the transaction ends: the server would refuse one of two."""
-        _run(connection, "SELECT pg_advisory_xact_lock(hashtext(%s))", (_BATCHES,))
 
     def _refused(self, error: Error) -> SinkError:
         remedy = _REMEDIES.get(error.sqlstate or "", "correct the rows in an operator before the sink, or the table")
@@ -333,15 +359,9 @@ class PostgresOutlet:
 
     def send(self, batch_id: int, task: str, rows: Sequence[pa.RecordBatch]) -> None:
         """Write the rows of a task, unless they were written."""
-        if (variable := self.settings.password_env) is not None and variable not in os.environ:
-            raise ConfigError(
-                f"sink {self.sink!r}",
-                expected=f"the environment variable {variable}, which holds the password, on executors too",
-                got="none",
-                remedy=f"set spark.executorEnv.{variable}, or let the driver write: written_by='driver'",
-            )
         key = "postgres", self.sink, self.run
         kept = kept_connection(key, "", lambda _: PostgresSink(self.sink, self.settings, self.run), PostgresSink.close)
+        kept.check_password()
         kept.write(batch_id, join_rows(self.sink, rows), task)
 
 
@@ -354,16 +374,18 @@ _REMEDIES = {
 }
 
 
-def _run(connection: Connection, text: str, values: tuple[Any, ...] | None = None) -> Any:
+def execute(connection: Connection, text: str, values: tuple[Any, ...] | None = None) -> Any:
+    """Execute a statement; with values, for the marks ``%s`` in it."""
     return connection.execute(text.encode(), values)
 
 
+def take_turn(connection: Connection, what: str = _BATCHES) -> None:
+    """Let nobody else do what goes by this name until the transaction ends, such as to make tables."""
+    execute(connection, "SELECT pg_advisory_xact_lock(hashtext(%s))", (what,))
+
+
 def _exists(connection: Connection, table: str) -> bool:
-    return _run(connection, "SELECT to_regclass(%s)", (table,)).fetchone() != (None,)
-
-
-def _checked(name: str, schema: str) -> str:
-    return f"{_quoted(_fitting(schema))}.{_quoted(_fitting(name))}" if schema else _quoted(_fitting(name))
+    return execute(connection, "SELECT to_regclass(%s)", (table,)).fetchone() != (None,)
 
 
 def _fitting(name: str) -> str:
@@ -372,11 +394,6 @@ def _fitting(name: str) -> str:
             "name of a table or column in PostgreSQL", expected=f"1 to {_NAME_BYTES} bytes", got=repr(name)
         )
     return name
-
-
-def _beside_marks(name: str) -> str:
-    """Return a name as it stands in a statement with marks for values."""
-    return name.replace("%", "%%")
 
 
 def _quoted(name: str) -> str:
