@@ -1,5 +1,7 @@
 """The driver program that faults are tried on: words from Kafka, counted, over a queue, to Kafka and PostgreSQL.
 
+Live, they are not counted, and go to one of the two.
+
 Its only argument is a file with its settings in JSON. Each start goes on in the same place; replicas change all the
 time. It ends when as many events are through as the file ``total`` says, and then writes the file ``done``.
 """
@@ -19,8 +21,9 @@ import pyarrow.compute as pc
 from foretide.spark import EngineSettings, RunningTopology, create_session, start
 from foretide.topology import Topology, flow
 
-OPERATORS = ("work", "count", "finish")
 ROWS = 400
+# What is compared in the end.
+COLUMNS = ["id", "word", "twice", "nth"]
 
 
 def work(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -40,27 +43,30 @@ def count(batch: pa.RecordBatch, state: pa.RecordBatch) -> tuple[pa.RecordBatch,
 
 def finish(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Keep what is compared."""
-    return batch.select(["id", "word", "twice", "nth"])
+    return batch.select([name for name in COLUMNS if name in batch.schema.names])
 
 
 def topology(given: dict[str, Any]) -> Topology:
-    """Return in -> work -> count -> (queue) -> finish -> a topic and a table."""
-    servers = given["servers"]
+    """Return in -> work -> count -> (queue) -> finish -> a topic and a table; live, without count and queue."""
+    servers, live = given["servers"], given["live"]
     job = flow("chaos")
     rows = job.source("in", "kafka", servers=servers, topic=given["source"], schema="id long, word string")
     rows = rows.operator("work", work, mode="arrow", replicas=(1, 3))
-    rows = rows.operator("count", count, mode="arrow", key="word", state="n long", replicas=(1, 3))
-    rows = rows.operator("finish", finish, mode="arrow", queued=True, replicas=(1, 3))
-    rows.sink("topic", "kafka", servers=servers, topic=given["sink"])
-    rows.sink("table", "postgres", url=given["database"], table="results")
+    if not live:
+        rows = rows.operator("count", count, mode="arrow", key="word", state="n long", replicas=(1, 3))
+    rows = rows.operator("finish", finish, mode="arrow", queued=not live, replicas=(1, 3))
+    if "topic" in given["sinks"]:
+        rows.sink("topic", "kafka", servers=servers, topic=given["sink"])
+    if "table" in given["sinks"]:
+        rows.sink("table", "postgres", url=given["database"], table="results")
     return job.build()
 
 
-def change_all_the_time(running: RunningTopology, stopped: threading.Event, seed: int) -> None:
+def change_all_the_time(running: RunningTopology, job: Topology, stopped: threading.Event, seed: int) -> None:
     """Give operators other numbers of replicas about every second."""
-    numbers = random.Random(seed)
+    numbers, operators = random.Random(seed), [operator.id for operator in job.operators]
     while not stopped.wait(numbers.uniform(0.3, 1.5)):
-        running.change_replicas({operator: numbers.randint(1, 3) for operator in OPERATORS})
+        running.change_replicas({operator: numbers.randint(1, 3) for operator in operators})
 
 
 def is_through(running: RunningTopology, total: Path) -> bool:
@@ -80,10 +86,13 @@ def main() -> None:
     # The master gives up an application that lost so many executors, however long that took.
     own = {"spark.local.dir": str(root / "local"), "spark.deploy.maxExecutorRetries": "-1"}
     spark = create_session(given["master"], settings=own)
-    settings = EngineSettings(first_rows=ROWS, max_rows=ROWS, batch_attempts=10, checkpoint=str(root / "checkpoints"))
+    settings = EngineSettings(
+        first_rows=ROWS, max_rows=ROWS, batch_attempts=10, checkpoint=given["checkpoint"], live=given["live"]
+    )
     stopped = threading.Event()
-    with start(topology(given), spark, given["path"], settings) as running:
-        changes = threading.Thread(target=change_all_the_time, args=(running, stopped, given["seed"]), daemon=True)
+    job = topology(given)
+    with start(job, spark, given["path"], settings) as running:
+        changes = threading.Thread(target=change_all_the_time, args=(running, job, stopped, given["seed"]), daemon=True)
         changes.start()
         while not is_through(running, root / "total"):
             running.check()

@@ -23,16 +23,19 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "support")]
 from faults import strike  # noqa: E402 - found by the path above
 from scene import BrokenError, Scene  # noqa: E402
 
+# In batches with files on a disk or in an object store, and live to Kafka or PostgreSQL.
+KINDS = ("disk", "s3", "live", "live-postgres")
 
-def one_run(seed: int, faults: int, depot: str) -> dict[str, Any]:
+
+def one_run(seed: int, faults: int, kind: str) -> dict[str, Any]:
     """Let so many things go wrong in a run; return what they were, and whether it survived."""
     numbers, struck = random.Random(seed), Counter[str]()
     root = Path(tempfile.mkdtemp(prefix="foretide-chaos-"))
     began_s = time.monotonic()
-    row: dict[str, Any] = {"seed": seed, "depot": depot}
+    row: dict[str, Any] = {"seed": seed, "kind": kind}
     try:
-        with Scene(root, seed, depot) as scene:
-            time.sleep(20.0)
+        with Scene(root, seed, kind) as scene:
+            scene.await_results()
             for number in range(faults):
                 name = strike(scene, numbers)
                 struck[name] += 1
@@ -52,13 +55,13 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=20)
     parser.add_argument("--faults", type=int, default=50, help="in each run")
     parser.add_argument("--seed", type=int, default=1, help="of the first run; the next ones count on")
-    parser.add_argument("--depots", default="disk,s3", help="where queued edges and states are, run by run")
+    parser.add_argument("--kinds", default=",".join(KINDS), help="what runs, one kind after the other")
     parser.add_argument("--json", type=Path, default=Path("out/chaos.jsonl"), help="a line is added for each run")
     given = parser.parse_args()
-    depots, broken = given.depots.split(","), 0
+    kinds, broken = given.kinds.split(","), 0
     given.json.parent.mkdir(parents=True, exist_ok=True)
     for number in range(given.runs):
-        row = one_run(given.seed + number, given.faults, depots[number % len(depots)])
+        row = one_run(given.seed + number, given.faults, kinds[number % len(kinds)])
         with given.json.open("a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
         print(json.dumps(row), flush=True)

@@ -130,6 +130,24 @@ def _proxy_mode(mode: str) -> Fault:
     return strike
 
 
+def fill_disk(scene: Scene, numbers: random.Random) -> bool:
+    """Let the disk of the run's files be full for a while."""
+    if not scene.has_own_disk:
+        return False
+    scene.fill_disk()
+    time.sleep(numbers.uniform(0.3, 3.0))
+    scene.free_disk()
+    return True
+
+
+def jump(scene: Scene, numbers: random.Random) -> bool:
+    """Let the clock jump by up to ten minutes, forward or back, and after a while be right again."""
+    scene.set_clock(numbers.uniform(-600.0, 600.0))
+    time.sleep(numbers.uniform(0.3, 5.0))
+    scene.set_clock(0.0)
+    return True
+
+
 #: By name, with how often each happens in proportion to the others.
 FAULTS: dict[str, tuple[int, Fault]] = {
     "worker killed": (24, kill_worker),
@@ -147,6 +165,8 @@ FAULTS: dict[str, tuple[int, Fault]] = {
     "object store hangs": (5, _proxy_mode("hang")),
     "object store cuts answers": (5, _proxy_mode("cut")),
     "object store unavailable": (5, _proxy_mode("unavailable")),
+    "disk full": (4, fill_disk),
+    "clock jumps": (5, jump),
 }
 
 

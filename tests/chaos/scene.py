@@ -15,10 +15,9 @@ from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 import psutil
-import psycopg
 from confluent_kafka import Producer
 from faulty_proxy import FaultyProxy
 from postgres_server import PostgresServer
@@ -32,11 +31,17 @@ from foretide.kafka.broker import find_broker
 __all__ = ["BrokenError", "Scene"]
 
 JOB = Path(__file__).with_name("chaos_job.py")
+# What makes the clocks of Python processes jump.
+CLOCK = Path(__file__).with_name("clock")
 WORDS = ("tide", "ebb", "flood", "surge", "lull", "wave", "spring", "neap")
 PARTITIONS = 3
 #: Events sent in a second.
 RATE = 120
 _THROUGH_S = 240.0
+Row: TypeAlias = tuple[Any, ...]
+# The run's files are on a disk of their own, which can be filled.
+_DISK = "192m"
+_FULL = ("No space left on device", "the disk is full")
 
 
 class BrokenError(AssertionError):
@@ -52,22 +57,29 @@ class Scene:
         An empty directory.
     seed : int
         Of what the run and its input do by chance.
-    depot : {"disk", "s3"}
-        Where queued edges and states are.
+    kind : {"disk", "s3", "live", "live-postgres"}
+        Where queued edges and states are; or that the run is live, to Kafka or to PostgreSQL.
     """
 
-    def __init__(self, root: Path, seed: int, depot: str) -> None:
-        self.root, self.depot = root, depot
+    def __init__(self, root: Path, seed: int, kind: str) -> None:
+        self.root, self._in_s3, self._live = root, kind == "s3", kind.startswith("live")
+        self._sinks = {"live": ("topic",), "live-postgres": ("table",)}.get(kind, ("topic", "table"))
         self._seed, self._numbers = seed, random.Random(seed)
         self._closing, self._stopped = ExitStack(), threading.Event()
         self._driver: subprocess.Popen[bytes] | None = None
         self._known: dict[int, psutil.Process] = {}
         self._sent: list[tuple[int, str]] = []
         self._failed: list[str] = []
+        self._was_full = False
         self.starts = 0
 
     def __enter__(self) -> Self:
         stack = self._closing
+        self.disk.mkdir()
+        mounted = os.geteuid() == 0 and self._mount()
+        if mounted:
+            stack.callback(lambda: subprocess.run(["umount", "-l", str(self.disk)], check=False))
+        self.has_own_disk = mounted
         self.broker = Broker(self.root / "kafka", port=0)
         stack.callback(lambda: self.broker.stop(kill=True))
         self.broker.start()
@@ -75,7 +87,7 @@ class Scene:
         stack.callback(self.database.close)
         self.s3: S3Server | None = None
         self.proxy: FaultyProxy | None = None
-        if self.depot == "s3":
+        if self._in_s3:
             self.s3 = S3Server(self.root / "objects", ["runs"])
             stack.callback(lambda: self.s3.stop())
             self.s3.start()
@@ -83,8 +95,7 @@ class Scene:
             stack.callback(self.proxy.close)
         for topic in ("events", "results"):
             Topics(self.broker).cluster.ensure_topic(topic, PARTITIONS)
-        with psycopg.connect(self.database.url(), autocommit=True) as connection:
-            connection.execute("CREATE SCHEMA chaos")
+        self.database.ask("CREATE SCHEMA chaos")
         self.start_driver()
         stack.callback(self._end_driver)
         self._feeding = threading.Thread(target=self._feed, daemon=True)
@@ -101,15 +112,18 @@ class Scene:
         """Start the driver program, which goes on where the last one was."""
         self.starts += 1
         given = self.root / "settings.json"
-        path = "s3://runs/chaos" if self.depot == "s3" else str(self.root / "run")
+        path = "s3://runs/chaos" if self._in_s3 else str(self.disk / "run")
         settings = {
             "root": str(self.root),
             "path": path,
+            "checkpoint": str(self.disk / "checkpoints"),
             "master": "local-cluster[2,1,1024]",
             "seed": self._seed + self.starts,
             "servers": self.broker.servers,
             "source": "events",
             "sink": "results",
+            "sinks": self._sinks,
+            "live": self._live,
             "database": self.database.url("chaos"),
         }
         given.write_text(json.dumps(settings))
@@ -121,6 +135,28 @@ class Scene:
                 env=self._environment(),
                 start_new_session=True,
             )
+
+    @property
+    def disk(self) -> Path:
+        """Where the run's files are."""
+        return self.root / "disk"
+
+    def fill_disk(self) -> None:
+        """Leave no room on the run's disk."""
+        self._was_full = True
+        found = os.statvfs(self.disk)
+        with (self.disk / "filled").open("wb") as file, suppress(OSError):
+            os.posix_fallocate(file.fileno(), 0, found.f_bavail * found.f_frsize)
+
+    def free_disk(self) -> None:
+        """Make room on the run's disk again."""
+        (self.disk / "filled").unlink()
+
+    def set_clock(self, seconds: float) -> None:
+        """Let the clocks of the run's Python processes be off."""
+        written = self.root / "clock.new"
+        written.write_text(str(seconds))
+        written.replace(self.root / "clock")
 
     @property
     def log(self) -> Path:
@@ -145,12 +181,24 @@ class Scene:
         assert known is not None
         return psutil.Process(known.pid)
 
+    def await_results(self) -> None:
+        """Wait until the first results are there."""
+        self._wait(self._has_results, "the first results")
+
     def check(self) -> None:
         """Raise where the driver has ended by itself."""
         assert self._driver is not None
         self.processes()
         code = self._driver.poll()
-        if code is not None and not self.is_done:
+        if (
+            code is not None
+            and not self.is_done
+            and self._was_full
+            and any(text in self.last_words() for text in _FULL)
+        ):
+            # It may end over a full disk if it says so, and goes on when it is started again.
+            self.start_driver()
+        elif code is not None and not self.is_done:
             raise BrokenError(f"the driver ended with {code}: {self.last_words()}")
         if self._failed:
             raise BrokenError(f"an event could not be sent: {self._failed[0]}")
@@ -204,24 +252,28 @@ class Scene:
         written.write_text(str(len(self._sent)))
         written.replace(self.root / "total")
         self._wait(lambda: self.is_done, "the rest to get through")
-        topic, table = self._in_topic(), self._in_table()
         expected = Counter((id, word, 2 * id) for id, word in self._sent)
-        for place, rows in (("topic", topic), ("table", table)):
+        found_in = {sink: self._in_topic() if sink == "topic" else self._in_table() for sink in self._sinks}
+        for place, rows in found_in.items():
             found = Counter(row[:3] for row in rows)
             lost, twice = expected - found, found - expected
             if lost or twice:
                 raise BrokenError(
                     f"{place}: {lost.total()} lost {list(lost)[:3]}, {twice.total()} extra {list(twice)[:3]}"
                 )
-            numbers = defaultdict(list)
-            for _, word, _, nth in rows:
-                numbers[word].append(nth)
-            for word, seen in numbers.items():
-                if sorted(seen) != list(range(1, len(seen) + 1)):
-                    raise BrokenError(f"{place}: the state of {word!r} was lost or used twice")
-        if Counter(topic) != Counter(table):
+            self._check_states(place, rows)
+        if len({frozenset(Counter(rows).items()) for rows in found_in.values()}) > 1:
             raise BrokenError("topic and table have other rows")
         return {"events": len(self._sent), "starts": self.starts}
+
+    def _check_states(self, place: str, rows: list[Row]) -> None:
+        """Raise unless the events of each word are numbered without a gap or a repetition; live, none is."""
+        numbers: dict[str, list[int]] = defaultdict(list)
+        for _, word, _, *nth in rows:
+            numbers[word] += nth
+        for word, seen in numbers.items():
+            if sorted(seen) != list(range(1, len(seen) + 1)):
+                raise BrokenError(f"{place}: the state of {word!r} was lost or used twice")
 
     def _wait(self, condition: Callable[[], bool], what: str) -> None:
         deadline_s = time.monotonic() + _THROUGH_S
@@ -235,7 +287,14 @@ class Scene:
         more = dict(self.s3.environment) if self.s3 is not None else {}
         if self.proxy is not None:
             more["AWS_ENDPOINT_URL"] = f"http://127.0.0.1:{self.proxy.port}"
-        return {**os.environ, **more, "XDG_CACHE_HOME": str(self.root / "cache")}
+        more |= {"XDG_CACHE_HOME": str(self.disk / "cache"), "CHAOS_CLOCK": str(self.root / "clock")}
+        paths = [str(CLOCK), *filter(None, [os.environ.get("PYTHONPATH")])]
+        return {**os.environ, **more, "PYTHONPATH": os.pathsep.join(paths)}
+
+    def _mount(self) -> bool:
+        """Give the run's files a disk of their own; return whether this machine lets us."""
+        command = ["mount", "-t", "tmpfs", "-o", f"size={_DISK}", "tmpfs", str(self.disk)]
+        return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
     def _feed(self) -> None:
         """Send events, each once, whatever becomes of the broker."""
@@ -255,15 +314,20 @@ class Scene:
         if left := producer.flush(_THROUGH_S):
             self._failed.append(f"{left} were not taken")
 
-    def _in_topic(self) -> list[tuple[int, str, int, int]]:
-        return [(row["id"], row["word"], row["twice"], row["nth"]) for row in Topics(self.broker).read("results")]
+    @property
+    def _columns(self) -> tuple[str, ...]:
+        return ("id", "word", "twice") if self._live else ("id", "word", "twice", "nth")
 
-    def _in_table(self) -> list[tuple[int, str, int, int]]:
-        with psycopg.connect(self.database.url()) as connection:
-            found: list[tuple[int, str, int, int]] = connection.execute(
-                "SELECT id, word, twice, nth FROM chaos.results"
-            ).fetchall()
-        return found
+    def _has_results(self) -> bool:
+        if "topic" in self._sinks:
+            return any(part.end for part in Topics(self.broker).cluster.offsets("results").values())
+        return self.database.ask("SELECT to_regclass('results') IS NOT NULL", "chaos") == [True]
+
+    def _in_topic(self) -> list[Row]:
+        return [tuple(row[name] for name in self._columns) for row in Topics(self.broker).read("results")]
+
+    def _in_table(self) -> list[Row]:
+        return self.database.ask(f"SELECT {', '.join(self._columns)} FROM results", "chaos")
 
     def _end_driver(self) -> None:
         self.kill_driver()

@@ -8,7 +8,8 @@ from chaos_runs import one_run
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.slow]
 
 
-def test_what_comes_out_is_what_went_in_though_25_things_go_wrong() -> None:
-    row = one_run(seed=7, faults=25, depot="s3")
+@pytest.mark.parametrize(("kind", "faults"), [("s3", 18), ("live-postgres", 7)])
+def test_what_comes_out_is_what_went_in_though_things_go_wrong(kind: str, faults: int) -> None:
+    row = one_run(seed=7, faults=faults, kind=kind)
     assert "broken" not in row, row
-    assert sum(row["faults"].values()) == 25 and row["events"]
+    assert sum(row["faults"].values()) == faults and row["events"]
