@@ -151,8 +151,10 @@ def run_by_hand(
     *,
     until: Callable[[Batches], bool],
     source: str = "foretide-trace",
+    query_of: Callable[[DataFrame], DataFrame] = lambda rows: rows,
+    mode: str = "append",
 ) -> Batches:
-    """Run a hand-written query on a source, each batch by `work`, which returns its rows."""
+    """Run a hand-written query on a source, each batch of its results by `work`, which returns how many rows it had."""
     found = Batches()
     done: list[bool] = []
     idle = threading.Event()
@@ -165,8 +167,9 @@ def run_by_hand(
     with scratch() as path:
         reader = spark.readStream.format(source).options(**{k: str(v) for k, v in options.items()})
         query = (
-            reader.load()
+            query_of(reader.load())
             .writeStream.foreachBatch(run_batch)
+            .outputMode(mode)
             .option("checkpointLocation", str(path / "checkpoint"))
             .trigger(processingTime="0 seconds")
             .start()

@@ -30,6 +30,7 @@ NAMES = (
     "live",
     "replica_pool",
     "replica_changes",
+    "nexmark_throughput",
     "keyed_state",
     "keyed_executors",
     "keyed_flink",

@@ -41,6 +41,7 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "keyed_state": HARNESS,
     "keyed_executors": HARNESS,
     "keyed_flink": HARNESS,
+    "nexmark_throughput": HARNESS,
     "nexmark_steered": HARNESS,
     "nexmark_patterns": HARNESS,
     "rescale_gap": HARNESS,
