@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import subprocess
 import tempfile
 import time
@@ -16,6 +15,8 @@ from typing import Any
 
 import psycopg
 from certificates import Certificates
+
+from foretide.kafka.broker import free_port
 
 __all__ = ["PostgresServer", "UnavailableError", "find_programs"]
 
@@ -49,7 +50,7 @@ class PostgresServer:
         self._root = Path(tempfile.mkdtemp(prefix="foretide-pg-"))
         self._process: subprocess.Popen[bytes] | None = None
         self._schemas = count()
-        self.port = _free_port()
+        self.port = free_port()
         try:
             self._make()
             self.start()
@@ -178,9 +179,3 @@ class PostgresServer:
         root = os.getuid() == 0
         user = ["--reuid", "postgres", "--regid", "postgres", "--clear-groups"] if root else []
         return ["setpriv", *user, "--pdeathsig", "INT", *command]
-
-
-def _free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])

@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Self
 
 from foretide.errors import ForetideError
+from foretide.kafka.broker import free_port
 from foretide.kafka.jars import fetch, find_program
 
 __all__ = ["S3PROXY", "S3Server"]
@@ -85,7 +86,7 @@ class S3Server:
         java, jars = find_program("java", "an S3 server"), fetch(S3PROXY, self._cache)
         for bucket in self._buckets:
             (self._folder / bucket).mkdir(parents=True, exist_ok=True)
-        self._port = self._port or _free_port(self._host)
+        self._port = self._port or free_port(self._host)
         with tempfile.NamedTemporaryFile("w", suffix=".properties", delete=False) as file:
             file.write(self._properties())
         log = tempfile.TemporaryFile()
@@ -146,8 +147,3 @@ class S3Server:
             f"S3 server at {self.endpoint}: expected it to listen, got {' | '.join(said[-3:]) or 'nothing'}; "
             "see that the port is free"
         )
-
-
-def _free_port(host: str) -> int:
-    with socket.create_server((host, 0)) as taken:
-        return int(taken.getsockname()[1])

@@ -11,7 +11,7 @@ from foretide.errors import ConfigError
 
 __all__ = ["KeptRows"]
 
-_NAMES = ("trace", "policy", "seed", "knob")
+_NAMES = ("trace", "events", "policy", "seed", "knob")
 
 
 class KeptRows:
@@ -53,7 +53,7 @@ class KeptRows:
                 self._rows[_key(row)] = row
 
     def find(self, names: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Return the row of a run, by its trace, policy, seed and knob; None if it has not been made."""
+        """Return the row of a run, by what it is known by (`Trial.names`); None if it has not been made."""
         return self._rows.get(_key(names))
 
     def add(self, row: Mapping[str, Any]) -> None:

@@ -44,7 +44,7 @@ class Trial(Protocol):
 
     @property
     def names(self) -> dict[str, Any]:
-        """Trace, policy, seed and knob: what a run is known by."""
+        """Trace and its events, policy, seed and knob: what a run is known by."""
         ...
 
     def check(self) -> None:
@@ -72,7 +72,7 @@ class PolicyTrial:
 
     @property
     def names(self) -> dict[str, Any]:
-        """Trace, policy, seed and knob."""
+        """What it is known by."""
         return _names(self.scenario, self.policy.label, self.seed, self.knob)
 
     def check(self) -> None:
@@ -106,7 +106,7 @@ class Foreseen:
 
     @property
     def names(self) -> dict[str, Any]:
-        """Trace, policy, seed and limit."""
+        """What it is known by; its knob is the limit."""
         return _names(self.scenario, CLAIRVOYANT, self.seed, {"limit_ms": self.limit_ms})
 
     def check(self) -> None:
@@ -209,8 +209,7 @@ def _least_p95_s(scenario: Scenario) -> float | None:
 
 def check_input(scenario: Scenario) -> None:
     """Raise a `ConfigError` if nothing arrives in the part that counts: without input all plans are alike."""
-    trace, from_s = scenario.trace, scenario.warm_up_s
-    traces = [trace] if isinstance(trace, RateTrace) else list(trace.values())
+    trace, from_s, traces = scenario.trace, scenario.warm_up_s, _traces(scenario)
     if not any(rates.total_events for rates in traces):
         raise ConfigError(f"trace {name_of(trace)!r}", expected="at least one event", got="a rate of 0 throughout")
     if not any(rates.total_events > rates.events_by(from_s) for rates in traces):
@@ -265,7 +264,12 @@ def _row_of(trial: Trial) -> dict[str, Any]:
 
 
 def _names(scenario: Scenario, policy: str, seed: int, knob: Mapping[str, Any]) -> dict[str, Any]:
-    return {"trace": name_of(scenario.trace), "policy": policy, "seed": seed, "knob": dict(knob)}
+    events = sum(rates.total_events for rates in _traces(scenario))
+    return {"trace": name_of(scenario.trace), "events": events, "policy": policy, "seed": seed, "knob": dict(knob)}
+
+
+def _traces(scenario: Scenario) -> list[RateTrace]:
+    return [scenario.trace] if isinstance(scenario.trace, RateTrace) else list(scenario.trace.values())
 
 
 def _row(names: dict[str, Any], scenario: Scenario, options: SimulationOptions) -> dict[str, Any]:
