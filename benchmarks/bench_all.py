@@ -44,6 +44,7 @@ NAMES = (
     "grouping",
     "simulator",
     "scale",
+    "recovery",
 )
 #: Those that take hours.
 LONG = ("closed_loop", "nexmark_steered", "nexmark_patterns", "attach", "health", "field")

@@ -53,6 +53,7 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "kafka": HARNESS,
     "live": HARNESS,
     "scale": HARNESS,
+    "recovery": HARNESS,
     "soak": ("--minutes", "0.15", "--every", "1", "--json", "{folder}/{name}.json"),
     "bench_all": ("--no-run", "--results", "{folder}", "--markdown", "{folder}/benchmarks.md"),
 }
