@@ -67,7 +67,8 @@ class HadoopCluster:
         """
         self.conf.mkdir(parents=True, exist_ok=True)
         written = self._folder / "config.xml"
-        command = [find_program("java", "Hadoop"), *_FLAGS, f"-Dtest.build.data={self._folder / 'data'}"]
+        java = find_program("java", "Hadoop")
+        command = [java, *_FLAGS, f"-Dtest.build.data={self._folder / 'data'}"]
         command += ["-cp", os.pathsep.join(map(str, fetch([_minicluster(), _JUNIT])))]
         command += ["org.apache.hadoop.mapreduce.MiniHadoopClusterManager", "-format", "-datanodes", "1"]
         command += ["-nodemanagers", "2"] if self._yarn else ["-nomr"]
@@ -75,8 +76,10 @@ class HadoopCluster:
         settings = {**_SETTINGS, "hadoop.tmp.dir": str(self._folder / "tmp")}
         command += [part for name, value in settings.items() for part in ("-D", f"{name}={value}")]
         with (self._folder / "log").open("wb") as log:
+            # Containers find Java by this.
+            environment = os.environ | {"JAVA_HOME": str(Path(java).resolve().parents[1])}
             self._process = subprocess.Popen(
-                command, cwd=self._folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+                command, cwd=self._folder, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log
             )
         deadline_s = time.monotonic() + _START_S
         while time.monotonic() < deadline_s and self._process.poll() is None:
