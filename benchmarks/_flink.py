@@ -19,8 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from _streams import scratch
+from foretide.kafka.jars import fetch
 
-__all__ = ["Cluster", "WarmJobs", "calls", "find_python", "start_cluster"]
+__all__ = ["Cluster", "WarmJobs", "calls", "find_python", "kafka_job", "start_cluster"]
 
 ROOT = Path(__file__).resolve().parents[1]
 JOB = ROOT / "benchmarks" / "flink_job.py"
@@ -32,6 +33,9 @@ PROMPT = {
     "python.fn-execution.bundle.size": "1000",
     "python.fn-execution.bundle.time": "20",
 }
+#: Its connector for Kafka, of the newest Flink that has one.
+KAFKA_CONNECTOR = "org.apache.flink:flink-sql-connector-kafka:5.0.0-2.2"
+LIVE_JOB = ROOT / "benchmarks" / "flink_live_job.py"
 MISSING = "PyFlink is not installed; `make flink` installs it into .venv-flink."
 
 
@@ -103,6 +107,24 @@ class WarmJobs:
         except subprocess.TimeoutExpired:
             self._process.kill()
         self._log.close()
+
+
+@contextmanager
+def kafka_job(python: Path, servers: str, source: str, sink: str, interval_ms: int) -> Iterator[None]:
+    """Run the job from Kafka to Kafka within the block, in a process of its own with a virtual machine of its own."""
+    [jar] = [jar for jar in fetch([KAFKA_CONNECTOR]) if jar.name.startswith("flink-sql-connector-kafka")]
+    with scratch() as path, (path / "log").open("wb") as log:
+        command = [str(python), str(LIVE_JOB), "--servers", servers, "--source", source, "--sink", sink]
+        command += ["--jar", str(jar), "--checkpoints", str(path / "checkpoints"), "--interval-ms", str(interval_ms)]
+        job = subprocess.Popen(command, env=_environment(), stdout=log, stderr=log, start_new_session=True)
+        try:
+            yield
+        except BaseException as error:
+            error.add_note((path / "log").read_text(errors="replace")[-3000:])
+            raise
+        finally:
+            os.killpg(job.pid, signal.SIGKILL)
+            job.wait()
 
 
 def calls(progress: Path) -> tuple[NDArray[np.float64], NDArray[np.int64]]:

@@ -1,6 +1,7 @@
-"""Live stages: latency from Kafka to Kafka against batches of the same topology, and silence as replicas change.
+"""Live stages: latency from Kafka to Kafka against batches and PyFlink, and silence as replicas change.
 
-Both read the same kind of topic and run the same four Python functions, in transactions, exactly once. Latency counts
+All read the same kind of topic and run the same four Python functions, in transactions, exactly once. PyFlink has them
+in one vectorised function, and that interval of checkpoints with which its p50 is least. Latency counts
 from the instant a producer has an event to the instant at which a reader of committed messages has what became of it;
 broker, producer and reader share the machine. Events that are lost or come twice end the benchmark.
 """
@@ -14,6 +15,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ import numpy as np
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
+from _flink import MISSING, find_python, kafka_job
 from _harness import OF_TURNS, Measured, alternate, between, parse_options, progress, report
 from _streams import open_session, scratch
 from foretide.kafka import Broker, Cluster
@@ -28,6 +31,8 @@ from foretide.spark import EngineSettings, start
 from foretide.topology import Topology, flow
 
 PARTITIONS, TARGET, SILENCE_S = 6, 0.25, 0.3
+# Milliseconds between checkpoints that are tried, and seconds that PyFlink gets to warm up in every turn.
+INTERVALS_MS, SETTLE_S = (30, 60, 120), 10.0
 RATES = (1_000, 5_000)
 TEXT = "the quick brown fox jumps over the lazy dog again and again"
 INTRO = (
@@ -173,6 +178,53 @@ def latencies(spark: SparkSession, servers: str, rate: int, seconds: float, *, l
     return stream.seen.quantile_s(0.5, began_s), stream.seen.quantile_s(0.95, began_s)
 
 
+def throughput(spark: SparkSession, servers: str, events: int, *, live: bool) -> float:
+    """Return the events per second at which a full topic is worked off, after its first fifth."""
+    source, sink = (f"{name}-{uuid.uuid4().hex[:8]}" for name in ("in", "out"))
+    cluster = Cluster(servers, "benchmark")
+    for topic, partitions in ((source, PARTITIONS), (sink, 3)):
+        cluster.ensure_topic(topic, partitions)
+    producer = Producer(cluster.config(linger_ms=20, queue_buffering_max_messages=2 * events))
+    for number in range(events):
+        event = {"id": number, "sent": 0.0, "text": TEXT}
+        producer.produce(source, json.dumps(event), partition=number % PARTITIONS)
+    producer.flush()
+    instants: list[tuple[float, int]] = []
+    with scratch() as path:
+        settings = EngineSettings(live=live, trigger_s=0.0)
+        with start(topology(servers, source, sink, 2), spark, path, settings) as found:
+            slots(found, 2)
+            deadline_s = time.monotonic() + _TIMEOUT_S
+            while not instants or instants[-1][1] < events:
+                found.check()
+                if (done := found.inputs()["in"].done) >= events / 5:
+                    instants.append((time.monotonic(), done))
+                if time.monotonic() > deadline_s:
+                    raise RuntimeError(f"expected {events:,} events within {_TIMEOUT_S:g} s, got {done:,}")
+                time.sleep(0.02)
+    (began_s, before), (ended_s, _) = instants[0], instants[-1]
+    return (events - before) / max(ended_s - began_s, 1e-3)
+
+
+def flink_latencies(python: Path, servers: str, rate: int, seconds: float, interval_ms: int) -> tuple[float, float]:
+    """Return p50 and p95 of one turn of PyFlink, after it has had time to warm up."""
+    stream = Stream(servers, rate)
+    with kafka_job(python, servers, stream.source, stream.sink, interval_ms):
+        stream.start()
+        began_s = time.time() + SETTLE_S
+        time.sleep(SETTLE_S + seconds)
+        stream.stop()
+    return stream.seen.quantile_s(0.5, began_s), stream.seen.quantile_s(0.95, began_s)
+
+
+def best_interval_ms(python: Path, servers: str, rate: int, seconds: float) -> int:
+    """Return the interval of checkpoints with which p50 is least."""
+    tried = {ms: flink_latencies(python, servers, rate, seconds / 2, ms) for ms in INTERVALS_MS}
+    for ms, (p50, p95) in tried.items():
+        progress(f"  PyFlink, a checkpoint every {ms} ms: p50 {1e3 * p50:.0f} ms, p95 {1e3 * p95:.0f} ms")
+    return min(tried, key=lambda ms: tried[ms][0])
+
+
 def silence(spark: SparkSession, servers: str, seconds: float) -> float:
     """Return the longest silence at the sink while replicas change from two to three and back."""
     with running(spark, servers, 1_000, live=True, replicas=2) as (stream, found):
@@ -189,25 +241,49 @@ def main() -> None:
     seconds = options.size(20.0, 10.0, 3.0)
     rates = RATES[: options.size(2, 2, 1)]
     spark = open_session("local[8]")
+    # What the tests run has no PyFlink; a short run of it would say nothing.
+    python = None if options.smoke else find_python()
     lines, details = [], {"partitions": PARTITIONS, "seconds": seconds}
     with scratch() as path, Broker(Path(path) / "kafka", port=0) as broker:
         for rate in rates:
             progress(f"live: {rate:,} events/s")
+            sides = {
+                "live": partial(latencies, spark, broker.servers, rate, seconds, live=True),
+                "batches": partial(latencies, spark, broker.servers, rate, seconds, live=False),
+            }
+            if python is not None:
+                interval_ms = best_interval_ms(python, broker.servers, rate, seconds)
+                details[f"interval_ms_at_{rate}"] = interval_ms
+                sides["PyFlink"] = partial(flink_latencies, python, broker.servers, rate, seconds, interval_ms)
             found = alternate(
-                {
-                    "live": lambda rate=rate: latencies(spark, broker.servers, rate, seconds, live=True),
-                    "batches": lambda rate=rate: latencies(spark, broker.servers, rate, seconds, live=False),
-                },
+                sides,
                 options.repeats,
                 warm_up=options.warm_up,
                 show=lambda pair: f"p50 {1e3 * pair[0]:.0f} ms, p95 {1e3 * pair[1]:.0f} ms",
             )
             details[f"at_{rate}"] = found
             for place, name in enumerate(("p50", "p95")):
-                ours, others = ([turn[place] for turn in found[side]] for side in ("live", "batches"))
-                note = f"{name} at {rate:,}/s: {1e3 * np.median(ours):.0f} ms live, {1e3 * np.median(others):.0f} ms."
-                what = f"latency {name}, {rate:,} events/s"
-                lines.append(Measured(what, "the same in batches", "at most", TARGET, between(ours, others), note))
+                times = {side: [turn[place] for turn in turns] for side, turns in found.items()}
+                shown = ", ".join(f"{1e3 * np.median(own):.0f} ms {side}" for side, own in times.items())
+                what, note = f"latency {name}, {rate:,} events/s", f"{name} at {rate:,}/s: {shown}."
+                ratio = between(times["live"], times["batches"])
+                lines.append(Measured(what, "the same in batches", "at most", TARGET, ratio, note))
+                against = between(times["live"], times["PyFlink"]) if python is not None else None
+                lines.append(Measured(what, "PyFlink", "at most", 1.0, against, MISSING if python is None else ""))
+        events = options.size(400_000, 100_000, 3_000)
+        progress(f"live: {events:,} events that wait")
+        rates_of = alternate(
+            {
+                "live": partial(throughput, spark, broker.servers, events, live=True),
+                "batches": partial(throughput, spark, broker.servers, events, live=False),
+            },
+            options.repeats,
+            warm_up=options.warm_up,
+            show=lambda rate: f"{rate:,.0f} events/s",
+        )
+        details["events_per_s"] = rates_of
+        ratio = between(rates_of["live"], rates_of["batches"])
+        lines.append(Measured("throughput of a full topic", "the same in batches", "at least", 0.7, ratio))
         gaps = [silence(spark, broker.servers, seconds) for _ in range(options.repeats)]
         details["silence_s"] = gaps
         lines.append(
