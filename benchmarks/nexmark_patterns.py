@@ -85,7 +85,9 @@ def hypervolumes(study: Study, rows: Sequence[Mapping[str, Any]]) -> dict[str, l
     found: dict[str, list[dict[str, float]]] = {}
     for one, box in zip(study.scenarios, study.boxes, strict=True):
         assert isinstance(one.trace, RateTrace)
-        own = [row for row in rows if row["trace"] == one.trace.name and row["policy"] in POLICIES]
+        # A policy is labelled with its forecaster; here all have the same.
+        named = [{**row, "policy": row["policy"].partition(":")[0]} for row in rows if row["trace"] == one.trace.name]
+        own = [row for row in named if row["policy"] in POLICIES]
         seeds = sorted({row["seed"] for row in own})
         found[one.trace.name] = [
             {

@@ -162,7 +162,7 @@ def alternatives(
 
 def main() -> None:
     options = parse_options(__doc__)
-    names = options.size(NAMES, quick=NAMES, smoke=("q1", "q7"))
+    names = options.size(NAMES, quick=NAMES, smoke=("q7",))
     rows, batches = options.size((100_000, 6), quick=(20_000, 2), smoke=(1_000, 1))
     progress(f"nexmark: {', '.join(names)}, {rows:,} events a batch")
     cpu = Cpu()

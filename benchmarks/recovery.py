@@ -74,7 +74,7 @@ class Driven:
         """Kill an executor; where Spark runs in one process, a Python worker."""
         below = psutil.Process(self._process.pid).children(recursive=True)
         for word in ("CoarseGrainedExecutorBackend", "foretide.spark.pool.daemon"):
-            found = [process for process in below if word in " ".join(process.cmdline())]
+            found = [process for process in below if word in _command(process)]
             if found:
                 found[-1].kill()
                 return
@@ -91,6 +91,13 @@ class Driven:
                 said = (self._path / "log").read_text(errors="replace").splitlines()
                 raise TimeoutError("expected batches as before: " + " | ".join(said[-5:]))
             time.sleep(0.05)
+
+
+def _command(process: psutil.Process) -> str:
+    try:
+        return " ".join(process.cmdline())
+    except psutil.Error:  # it has ended
+        return ""
 
 
 def seconds_until_calm(driven: Driven, fault: Callable[[], None], steady_s: float) -> dict[str, float]:

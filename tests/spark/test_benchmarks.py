@@ -37,7 +37,17 @@ def figures(folder: Path, name: str) -> Any:
 def test_every_benchmark_is_among_them() -> None:
     known = {path.stem for path in BENCHMARKS.glob("[a-z]*.py")}
     # Jobs that others run, what has a test of its own, and what starts virtual machines or servers for its figures.
-    apart = {"flink_job", "flink_keyed_job", "flink_live_job", "scale_downs", "standalone_cluster", "field", "edge_logs"}
+    apart = {
+        "flink_job",
+        "flink_keyed_job",
+        "flink_live_job",
+        "scale_downs",
+        "standalone_cluster",
+        "field",
+        "edge_logs",
+        "recovery",
+        "nexmark_patterns",
+    }
     assert known == {*ARGUMENTS, *apart}
 
 

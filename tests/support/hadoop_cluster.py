@@ -1,4 +1,4 @@
-"""HDFS and YARN on this machine: Hadoop's mini cluster in a process of its own, from Maven Central."""
+"""HDFS on this machine: Hadoop's mini cluster in a process of its own, from Maven Central."""
 
 from __future__ import annotations
 
@@ -21,31 +21,23 @@ _START_S = 120.0
 _FLAGS = ("-Xmx768m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 # Hadoop's own tests are among what it starts with, and name it.
 _JUNIT = "org.junit.jupiter:junit-jupiter-api:5.12.2"
-# Two nodes with room for the containers of a small job; disks of this machine may be nearly full.
 _SETTINGS = {
     "dfs.replication": "1",
     "dfs.namenode.fs-limits.min-block-size": "0",
-    "yarn.nodemanager.vmem-check-enabled": "false",
-    "yarn.nodemanager.pmem-check-enabled": "false",
-    "yarn.nodemanager.disk-health-checker.max-disk-utilization-per-disk-percentage": "100",
-    "yarn.scheduler.minimum-allocation-mb": "256",
-    "yarn.scheduler.capacity.maximum-am-resource-percent": "1.0",
 }
 
 
 class HadoopCluster:
-    """A NameNode and a DataNode, and if wanted a ResourceManager and two NodeManagers; a context.
+    """A NameNode and a DataNode; a context.
 
     Parameters
     ----------
     folder : path
         Where its files are.
-    yarn : bool
-        Whether with YARN.
     """
 
-    def __init__(self, folder: Path, *, yarn: bool = False) -> None:
-        self._folder, self._yarn = folder, yarn
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
         #: What HADOOP_CONF_DIR is to be for its clients.
         self.conf = folder / "conf"
         self._process: subprocess.Popen[bytes] | None = None
@@ -67,25 +59,21 @@ class HadoopCluster:
         """
         self.conf.mkdir(parents=True, exist_ok=True)
         written = self._folder / "config.xml"
-        java = find_program("java", "Hadoop")
-        command = [java, *_FLAGS, f"-Dtest.build.data={self._folder / 'data'}"]
+        command = [find_program("java", "Hadoop"), *_FLAGS, f"-Dtest.build.data={self._folder / 'data'}"]
         command += ["-cp", os.pathsep.join(map(str, fetch([_minicluster(), _JUNIT])))]
-        command += ["org.apache.hadoop.mapreduce.MiniHadoopClusterManager", "-format", "-datanodes", "1"]
-        command += ["-nodemanagers", "2"] if self._yarn else ["-nomr"]
+        command += ["org.apache.hadoop.mapreduce.MiniHadoopClusterManager", "-nomr", "-format", "-datanodes", "1"]
         command += ["-writeConfig", str(written)]
         settings = {**_SETTINGS, "hadoop.tmp.dir": str(self._folder / "tmp")}
         command += [part for name, value in settings.items() for part in ("-D", f"{name}={value}")]
         with (self._folder / "log").open("wb") as log:
-            # Containers find Java by this.
-            environment = os.environ | {"JAVA_HOME": str(Path(java).resolve().parents[1])}
             self._process = subprocess.Popen(
-                command, cwd=self._folder, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+                command, cwd=self._folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log
             )
         deadline_s = time.monotonic() + _START_S
         while time.monotonic() < deadline_s and self._process.poll() is None:
             # It writes its configuration once everything has started.
             if written.exists() and written.read_bytes().rstrip().endswith(b"</configuration>"):
-                for name in ("core-site.xml", "hdfs-site.xml", "yarn-site.xml"):
+                for name in ("core-site.xml", "hdfs-site.xml"):
                     shutil.copy(written, self.conf / name)
                 return
             time.sleep(0.1)
@@ -94,7 +82,7 @@ class HadoopCluster:
         raise ForetideError(f"Hadoop's mini cluster: expected it to start, got {' | '.join(said[-5:])}")
 
     def stop(self) -> None:
-        """Stop it, and all that it has started."""
+        """Stop it."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()

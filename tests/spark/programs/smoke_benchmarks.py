@@ -43,7 +43,6 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "keyed_flink": HARNESS,
     "nexmark_throughput": HARNESS,
     "nexmark_steered": HARNESS,
-    "nexmark_patterns": HARNESS,
     "rescale_gap": HARNESS,
     "osg": HARNESS,
     "load_aware": HARNESS,
@@ -53,7 +52,6 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "kafka": HARNESS,
     "live": HARNESS,
     "scale": HARNESS,
-    "recovery": HARNESS,
     "soak": ("--minutes", "0.15", "--every", "1", "--json", "{folder}/{name}.json"),
     "bench_all": ("--no-run", "--results", "{folder}", "--markdown", "{folder}/benchmarks.md"),
 }
