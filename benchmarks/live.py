@@ -85,15 +85,21 @@ class Seen:
         return float(np.diff([at for at in self.at_s if at >= since_s]).max())
 
 
+def new_topics(cluster: Cluster) -> tuple[str, str]:
+    """Make a topic to read from and one to write to, and return their names."""
+    names = {name: f"{name}-{uuid.uuid4().hex[:8]}" for name in ("in", "out")}
+    for topic, partitions in ((names["in"], PARTITIONS), (names["out"], 3)):
+        cluster.ensure_topic(topic, partitions)
+    return names["in"], names["out"]
+
+
 class Stream:
     """A producer and a reader on a topic each, until `stop`."""
 
     def __init__(self, servers: str, rate: int) -> None:
-        self.source, self.sink = (f"{name}-{uuid.uuid4().hex[:8]}" for name in ("in", "out"))
         self._cluster, self._rate, self.sent, self.seen = Cluster(servers, "benchmark"), rate, 0, Seen()
         self._stop, self._over, self._warm = threading.Event(), threading.Event(), 0
-        for topic, partitions in ((self.source, PARTITIONS), (self.sink, 3)):
-            self._cluster.ensure_topic(topic, partitions)
+        self.source, self.sink = new_topics(self._cluster)
         self._threads = [threading.Thread(target=work, daemon=True) for work in (self._read, self._send)]
 
     def start(self) -> None:
@@ -180,10 +186,8 @@ def latencies(spark: SparkSession, servers: str, rate: int, seconds: float, *, l
 
 def throughput(spark: SparkSession, servers: str, events: int, *, live: bool) -> float:
     """Return the events per second at which a full topic is worked off, after its first fifth."""
-    source, sink = (f"{name}-{uuid.uuid4().hex[:8]}" for name in ("in", "out"))
     cluster = Cluster(servers, "benchmark")
-    for topic, partitions in ((source, PARTITIONS), (sink, 3)):
-        cluster.ensure_topic(topic, partitions)
+    source, sink = new_topics(cluster)
     producer = Producer(cluster.config(linger_ms=20, queue_buffering_max_messages=2 * events))
     for number in range(events):
         event = {"id": number, "sent": 0.0, "text": TEXT}

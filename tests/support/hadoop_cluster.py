@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import time
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 from xml.etree import ElementTree
 
 from foretide.errors import ForetideError
@@ -28,7 +25,7 @@ _SETTINGS = {
 
 
 class HadoopCluster:
-    """A NameNode and a DataNode; a context.
+    """A NameNode and a DataNode.
 
     Parameters
     ----------
@@ -37,15 +34,13 @@ class HadoopCluster:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        #: What HADOOP_CONF_DIR is to be for its clients.
-        self.conf = folder / "conf"
+        self._folder, self._settings = folder, folder / "config.xml"
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def uri(self) -> str:
         """The root of its file system."""
-        found = ElementTree.parse(self.conf / "core-site.xml").getroot()
+        found = ElementTree.parse(self._settings).getroot()
         names = {one.findtext("name"): one.findtext("value") for one in found}
         return str(names["fs.defaultFS"]).rstrip("/")
 
@@ -57,12 +52,10 @@ class HadoopCluster:
         ForetideError
             When it does not come up.
         """
-        self.conf.mkdir(parents=True, exist_ok=True)
-        written = self._folder / "config.xml"
         command = [find_program("java", "Hadoop"), *_FLAGS, f"-Dtest.build.data={self._folder / 'data'}"]
         command += ["-cp", os.pathsep.join(map(str, fetch([_minicluster(), _JUNIT])))]
         command += ["org.apache.hadoop.mapreduce.MiniHadoopClusterManager", "-nomr", "-format", "-datanodes", "1"]
-        command += ["-writeConfig", str(written)]
+        command += ["-writeConfig", str(self._settings)]
         settings = {**_SETTINGS, "hadoop.tmp.dir": str(self._folder / "tmp")}
         command += [part for name, value in settings.items() for part in ("-D", f"{name}={value}")]
         with (self._folder / "log").open("wb") as log:
@@ -72,9 +65,8 @@ class HadoopCluster:
         deadline_s = time.monotonic() + _START_S
         while time.monotonic() < deadline_s and self._process.poll() is None:
             # It writes its configuration once everything has started.
-            if written.exists() and written.read_bytes().rstrip().endswith(b"</configuration>"):
-                for name in ("core-site.xml", "hdfs-site.xml"):
-                    shutil.copy(written, self.conf / name)
+            written = self._settings.read_bytes() if self._settings.exists() else b""
+            if written.rstrip().endswith(b"</configuration>"):
                 return
             time.sleep(0.1)
         self.stop()
@@ -87,15 +79,6 @@ class HadoopCluster:
             self._process.kill()
             self._process.wait()
             self._process = None
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
 
 
 def _minicluster() -> str:
