@@ -12,7 +12,16 @@ import numpy as np
 from foretide.plan.lookahead import Scenarios
 from foretide.records import Floats, Forecast, Term
 
-__all__ = ["InputLevel", "InputPast", "Surprises", "goes_on", "input_terms", "middle_and_sides", "scenarios"]
+__all__ = [
+    "InputLevel",
+    "InputPast",
+    "Surprises",
+    "as_in_the_past",
+    "goes_on",
+    "input_terms",
+    "middle_and_sides",
+    "scenarios",
+]
 
 _LOW, _MIDDLE, _HIGH = 0.1, 0.5, 0.9
 # Scenarios of the interval that is planned, and of the time before it.
@@ -25,6 +34,9 @@ _LEVEL_MEMORY = 50
 _PAST = 240
 # From so many on the past is taken as a rule.
 _ENOUGH = 12
+# Departures from the level, as parts of it: no greater one is told apart; so many squares of them weigh as much as the
+# belief that they come true; and what those of an interval count an interval later.
+_GREATEST, _BELIEF, _FADE = 3.0, 1.0, 0.985
 # Surges that are reckoned with: these quantiles of past surprises and a little more, and how likely they are.
 _SURGE_LEVELS, _SURGE_WEIGHTS, _STRETCH = np.array([0.95, 0.98, 1.0]), np.array([0.04, 0.02, 0.01]), 1.1
 # Nothing is reckoned with that is above so many times the highest rate that is remembered, unless it is forecast, nor a
@@ -34,7 +46,7 @@ _ABOVE, _BEYOND = 1.15, 1.3
 
 @dataclass(frozen=True, eq=False)
 class InputPast:
-    """What the past says about the most that may arrive.
+    """What the past says about forecasts, and about the most that may arrive.
 
     Parameters
     ----------
@@ -42,10 +54,13 @@ class InputPast:
         The highest events per second of an interval.
     surprises : array
         Input of intervals ÷ what had been expected of them.
+    trust : float
+        The part of a departure from the usual level that comes true when one is forecast, from 0 to 1.
     """
 
     most: Floats
     surprises: Floats
+    trust: float = 1.0
 
 
 def scenarios(
@@ -54,7 +69,6 @@ def scenarios(
     level: Floats,
     spans_s: tuple[float, float],
     persistence: float,
-    past: InputPast | None = None,
 ) -> Scenarios:
     """Return what may arrive before a plan is active, and while it is.
 
@@ -74,9 +88,6 @@ def scenarios(
         Seconds until the plan is active, and for how long it will be.
     persistence : float
         How likely it is that the last rates simply continue, whatever the forecast says.
-    past : InputPast, optional
-        What is known of the past. Rates far above all of them are then not reckoned with; surges as great as those of
-        the past are.
 
     Examples
     --------
@@ -93,20 +104,22 @@ def scenarios(
     else:
         before = during
     weight = np.full(len(during), (1.0 - persistence) / len(during))
-    found = Scenarios(
+    return Scenarios(
         before=np.vstack((before, last)), during=np.vstack((during, last)), weight=np.append(weight, persistence)
     )
-    return found if past is None else _as_in_the_past(found, past)
 
 
-def _as_in_the_past(found: Scenarios, past: InputPast) -> Scenarios:
-    """Return scenarios within what the past has seen, and with its surges.
+def as_in_the_past(found: Scenarios, level: Floats, past: InputPast) -> Scenarios:
+    """Return scenarios that depart from the level as far as such came true, within what was seen, and with its surges.
 
-    >>> calm = Scenarios(before=np.array([[50.0]]), during=np.array([[50.0]]), weight=np.array([1.0]))
-    >>> surges = _as_in_the_past(calm, InputPast(np.array([100.0]), np.array([1.0] * 10 + [1.5, 4.0])))
-    >>> [round(float(rate), 1) for rate in surges.during[:, 0]], round(float(surges.weight.sum()), 6)
+    >>> busy = Scenarios(before=np.array([[60.0]]), during=np.array([[80.0]]), weight=np.array([1.0]))
+    >>> past = InputPast(np.array([100.0]), np.array([1.0] * 10 + [1.5, 4.0]), trust=0.25)
+    >>> learnt = as_in_the_past(busy, np.array([40.0]), past)
+    >>> [round(float(rate), 1) for rate in learnt.during[:, 0]], round(float(learnt.weight.sum()), 6)
     ([50.0, 115.0, 115.0, 115.0], 1.0)
     """
+    moved = np.maximum(found.during + (past.trust - 1.0) * (found.mean - level), 0.0)
+    found = Scenarios(before=found.before, during=moved, weight=found.weight)
     if past.surprises.size < _ENOUGH:
         return found
     ceiling = np.maximum(_ABOVE * past.most, found.mean)
@@ -167,32 +180,47 @@ class InputLevel:
 
 
 class Surprises:
-    """The highest input of an interval, and how far intervals surpassed what was expected of them.
+    """The highest input of an interval, how far intervals surpassed what was expected, and how far forecasts are right.
+
+    What a forecast says beyond the usual level is believed by the slope of what came on what was said, both as parts of
+    the level: 1 where departures come true, 0 where one interval says nothing about another.
 
     >>> surprises = Surprises()
-    >>> surprises.expect(20.0, 100.0)
+    >>> surprises.expect(20.0, said=100.0, expected=100.0, level=80.0)
     >>> past = surprises.follow(20.0, np.array([150.0]), interval_s=5.0)
-    >>> past.most, past.surprises
-    (array([150.]), array([1.5]))
+    >>> past.most, past.surprises, past.trust
+    (array([150.]), array([1.5]), 1.0)
     """
 
     def __init__(self) -> None:
         self._rates: deque[Floats] = deque(maxlen=_PAST)
         self._times: deque[float] = deque(maxlen=_PAST)
-        self._expected: deque[tuple[float, float]] = deque()
+        self._expected: deque[tuple[float, float, float, float]] = deque()
+        self._said = self._came_true = 0.0
 
-    def expect(self, until_s: float, rate: float) -> None:
-        """Note the events per second that are expected of the interval that ends at an instant."""
-        self._expected.append((until_s, rate))
+    def expect(self, until_s: float, *, said: float, expected: float, level: float) -> None:
+        """Note what is known of the interval that ends at an instant, all in events per second.
+
+        `said` is what the forecast says, `expected` what is made of it, `level` the usual.
+        """
+        self._expected.append((until_s, said, expected, level))
 
     def follow(self, ended_at_s: float, rate: Floats, interval_s: float) -> InputPast:
         """Take in the events per second of an interval, and return what is known now."""
         self._rates.append(rate)
+        came = float(rate.sum())
         while self._expected and self._expected[0][0] < ended_at_s + interval_s / 2:
-            until_s, expected = self._expected.popleft()
-            if until_s > ended_at_s - interval_s / 2 and expected > 0:
-                self._times.append(float(rate.sum()) / expected)
-        return InputPast(np.max(self._rates, axis=0), np.array(self._times))
+            until_s, said, expected, level = self._expected.popleft()
+            if until_s <= ended_at_s - interval_s / 2:
+                continue
+            if expected > 0:
+                self._times.append(came / expected)
+            if level > 0:
+                forecast, true = (min(rate_then / level - 1.0, _GREATEST) for rate_then in (said, came))
+                self._said = _FADE * self._said + forecast**2
+                self._came_true = _FADE * self._came_true + forecast * true
+        trust = min(max((_BELIEF + self._came_true) / (_BELIEF + self._said), 0.0), 1.0)
+        return InputPast(np.max(self._rates, axis=0), np.array(self._times), trust)
 
 
 def middle_and_sides(forecast: Forecast, from_s: float, to_s: float) -> tuple[float, float, float]:

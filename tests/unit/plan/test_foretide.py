@@ -123,6 +123,7 @@ def test_the_plan_says_how_it_came_about(make_situation: MakeSituation) -> None:
         "λ",
         "λ̂",
         "λ̂⁺",
+        "β",
         "|q|",
         "q̂",
         "et",

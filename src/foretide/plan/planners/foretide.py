@@ -15,7 +15,7 @@ from foretide.plan.evidence import Evidence, Insight
 from foretide.plan.knobs import Axis, Knob
 from foretide.plan.load import busy_replicas, operator_shares, queue_load, source_mix, whole_replicas
 from foretide.plan.lookahead import Lookahead, Prices, Scenarios
-from foretide.plan.possibilities import goes_on, input_terms, scenarios
+from foretide.plan.possibilities import as_in_the_past, goes_on, input_terms, scenarios
 from foretide.plan.promise import Promise, PromiseText, parse_promise
 from foretide.plan.stages.policy import StageKnowledge, StagePolicy
 from foretide.plan.stages.pool import PoolPolicy
@@ -199,16 +199,16 @@ class Foretide(Planner):
         window, flow, insight = situation.window, situation.topology.flow, self._learn(situation)
         td_s, delay_s = window.duration_s, insight.activation_s
         lasting = goes_on(self.persistence, delay_s, td_s)
-        found = scenarios(
-            _forecasts(situation),
-            window.arrived / td_s,
-            insight.level,
-            spans_s=(delay_s, td_s),
-            persistence=lasting,
-            past=insight.past,
-        )
+        rates = window.arrived / td_s
+        forecast = scenarios(_forecasts(situation), rates, insight.level, spans_s=(delay_s, td_s), persistence=lasting)
+        found = as_in_the_past(forecast, insight.level, insight.past)
         assert self._evidence is not None
-        self._evidence.surprises.expect(window.ended_at_s + delay_s + td_s, float(found.mean.sum()))
+        self._evidence.surprises.expect(
+            window.ended_at_s + delay_s + td_s,
+            said=float(forecast.mean.sum()),
+            expected=float(found.mean.sum()),
+            level=float(insight.level.sum()),
+        )
         model = Lookahead(
             flow=flow,
             share=window.share,
@@ -249,6 +249,7 @@ class Foretide(Planner):
         return (
             Term("A", "time until the plan is active", "given or learnt", prospects.model.activation_s, "s"),
             *input_terms(window.arrived / window.duration_s, found, prospects.lasting),
+            Term("β", "part of forecast departures believed", "slope of what came", prospects.insight.past.trust),
             Term("|q|", "events queued at the operator", "measured", window.queued, "events"),
             Term("q̂", "events to drain by then, upstream ones too", by_then, prospects.queued, "events"),
             Term("et", "execution time of one event", "measured: busy time / processed", window.execution_s, "s"),
