@@ -139,10 +139,11 @@ class Run:
     log: str
 
     def row(self) -> dict[str, Any]:
-        """Return it as plain values."""
-        found = asdict(self)
+        """Return its figures as plain values."""
         return {
-            name: None if isinstance(value, float) and math.isnan(value) else value for name, value in found.items()
+            name: None if isinstance(value, float) and math.isnan(value) else value
+            for name, value in asdict(self).items()
+            if name != "log"
         }
 
 

@@ -4,8 +4,9 @@ A standalone cluster of two workers with two cores each, in namespaces of their 
 rates of a trace, and examples/plain_job.py, which has not a word of Foretide. Every round runs the job with all four
 executors, attached with one to four, and with Spark's dynamic allocation, its time-outs swept. Executors and latencies
 are those of Spark's own event log. `foretide advise` foretells from the log of the static run what the attached one
-saves. A run takes some six minutes, a round of one trace half an hour. What was measured is kept run by run in
-`out/benchmarks/attach.jsonl`: the same command goes on where it was stopped.
+saves. A run takes some six minutes, a round of one trace half an hour. What was measured is kept run by run, with its
+commit, in `benchmarks/results/attach.jsonl`: the same command goes on where it was stopped, and writes the page when
+five rounds are there. Ratios are of one round, so rounds may come from several machines.
 """
 
 from __future__ import annotations
@@ -23,8 +24,21 @@ from statistics import median
 from typing import Any
 
 from _attached_runs import Load, Place, Run, load_turns, run_job
-from _harness import QUICK, ROOT, Measured, Options, Ratio, Table, keep_row, kept_rows, progress, report, rotated
-from _report import targets_table, write_section
+from _harness import (
+    QUICK,
+    RESULTS,
+    ROOT,
+    Measured,
+    Options,
+    Ratio,
+    Table,
+    keep_row,
+    kept_rows,
+    progress,
+    report,
+    rotated,
+)
+from _report import commit, machine_facts, targets_table, write_section
 from foretide.kafka.broker import Broker
 from standalone_cluster import standalone_cluster
 
@@ -34,7 +48,9 @@ STATIC, ATTACHED = "static", "attach"
 # Seconds after which Spark releases an idle executor, from eager to its default, and after which it asks for more while
 # tasks wait: its default, since more only makes it late.
 DYNAMIC = tuple(f"dynamic {idle}/1" for idle in (5, 15, 60))
-KEPT = QUICK / "attach.jsonl"
+KEPT, KEPT_QUICK = RESULTS / "attach.jsonl", QUICK / "attach.jsonl"
+ROUNDS = 5
+ALTERNATIVES = (STATIC, ATTACHED, *DYNAMIC)
 COLUMNS = ("executor_s", "p50_s", "p95_s", "turns", "changes", "cpu_share", "memory_mb", "return_s")
 GUIDE = ROOT / "docs" / "howto" / "attach.md"
 
@@ -44,7 +60,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="two minutes of one trace, to show that it works")
     parser.add_argument("--smoke", action="store_true", help="seconds on a cluster inside one process, as in the tests")
-    parser.add_argument("--repeats", type=int, default=5, help="rounds (5)")
+    parser.add_argument("--repeats", type=int, default=ROUNDS, help=f"rounds; the page is written from {ROUNDS} on")
     parser.add_argument("--parts", default=",".join(TRACES), help=f"of {', '.join(TRACES)}")
     parser.add_argument("--options", default="", help="further options of foretide attach")
     parser.add_argument("--results", type=Path)
@@ -52,14 +68,18 @@ def main() -> None:
     given = parser.parse_args()
     options = Options.of(given, repeats=1 if given.quick or given.smoke else given.repeats)
     quick = options.quick
-    kept = KEPT.with_suffix(".quick.jsonl") if quick else KEPT
+    kept = KEPT_QUICK if quick else KEPT
     if quick:
         kept.unlink(missing_ok=True)
     with place_for(options) as place:
         for number in range(options.repeats):
             for trace in given.parts.split(",")[: 1 if quick else None]:
                 run_round(place, load_of(trace, options), number, options, given.options.split(), kept)
-    write(kept_rows(kept), options)
+    rows = kept_rows(kept)
+    if quick or len(rows) >= ROUNDS * len(TRACES) * len(ALTERNATIVES):
+        write(rows, options)
+    else:
+        progress(f"{len(rows)} of {ROUNDS * len(TRACES) * len(ALTERNATIVES)} runs are kept in {kept.relative_to(ROOT)}")
 
 
 def load_of(trace: str, options: Options) -> Load:
@@ -98,7 +118,7 @@ def settings_of(name: str, executors: int) -> dict[str, str]:
 
 def run_round(place: Place, load: Load, number: int, options: Options, more: Sequence[str], kept: Path) -> None:
     """Run every alternative once that is not kept, each round beginning with another one; advise on the static run."""
-    names = options.size((STATIC, ATTACHED, *DYNAMIC), quick=(STATIC, ATTACHED, DYNAMIC[1]), smoke=(ATTACHED,))
+    names = options.size(ALTERNATIVES, quick=(STATIC, ATTACHED, DYNAMIC[1]), smoke=(ATTACHED,))
     done = {(row["trace"], row["round"], row["name"]) for row in kept_rows(kept)}
     for name in rotated(names, number):
         if (load.trace, number, name) in done:
@@ -108,7 +128,15 @@ def run_round(place: Place, load: Load, number: int, options: Options, more: Seq
         if options.quick and attach is not None:
             attach += ["--td", "5"]
         found = run_job(place, load, topic, settings_of(name, place.executors), attach)
-        row = {"trace": load.trace, "round": number, "name": name, "load_turns": load_turns(load), **found.row()}
+        made = {"commit": commit(), "processor": machine_facts()["processor"]}
+        row = {
+            "trace": load.trace,
+            "round": number,
+            "name": name,
+            "load_turns": load_turns(load),
+            **made,
+            **found.row(),
+        }
         if name == names[0]:
             row["foretold"] = foretold(found.log, place, options)
         keep_row(row, kept)
