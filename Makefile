@@ -80,8 +80,8 @@ docs-config: venv ## Write docs/configuration.md anew from the settings
 lock: venv ## Write constraints.txt anew from what is installed
 	$(BIN)/pip list --format=freeze --exclude foretide --exclude pip --exclude setuptools --exclude wheel > constraints.txt
 
-soak: venv java ## Run the long reliability tests: ten kills of the driver, one hour of trace at speed-up 10, 200 scale-downs
-	FORETIDE_SOAK=1 $(BIN)/pytest -q tests/spark/test_kill.py
+soak: venv java maven ## Run the long reliability tests: YARN, ten kills of the driver, an hour of trace at speed-up 10, 200 scale-downs
+	FORETIDE_SOAK=1 $(BIN)/pytest -q tests/spark/test_yarn.py tests/spark/test_kill.py
 	$(BIN)/python benchmarks/soak.py --minutes 6
 	$(BIN)/python benchmarks/scale_downs.py
 	$(BIN)/python benchmarks/scale_downs.py --decommission

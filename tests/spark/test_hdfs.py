@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import io
 import os
 import subprocess
 import sys
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
 from hadoop_cluster import HadoopCluster
 from hdfs_native import Client
-from stored_job import check_stored, write_stored_job
+from stored_job import check_stored, read_stored_hdfs, write_stored_job
 
 from foretide.transport import ArrowLog
 from foretide.transport.dead_letters import read_letters
@@ -36,13 +34,5 @@ def test_queued_edges_state_letters_and_parquet_files_live_in_hdfs(hdfs: HadoopC
         env=environment,
     )
     assert done.returncode == 4, done.stdout[-3000:] + done.stderr[-4000:]  # some events failed
-    client = Client(hdfs.uri)
-    files = [one.path for one in client.list_status("/out", True) if "/batch_id=" in one.path and "/_" not in one.path]
-    rows = [
-        row
-        for path in files
-        if path.endswith(".parquet")
-        for row in pq.read_table(io.BytesIO(client.read(path).read())).to_pylist()
-    ]
-    check_stored(rows, read_letters(ArrowLog(f"{place}/dead-letters")).to_pylist())
-    assert any("/checkpoint/" in one.path for one in client.list_status("/runs/one/stages", True))
+    check_stored(read_stored_hdfs(hdfs.uri, "/out"), read_letters(ArrowLog(f"{place}/dead-letters")).to_pylist())
+    assert any("/checkpoint/" in one.path for one in Client(hdfs.uri).list_status("/runs/one/stages", True))

@@ -16,10 +16,13 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from benchmark_modules import benchmark_module
+from postgres_server import PostgresServer
 from stored_job import check_stored, write_stored_job
+from topics import Topics
 
 from foretide.commands.machine.s3_server import S3Server
 from foretide.depot import open_depot
+from foretide.kafka.broker import Broker
 from foretide.transport import ArrowLog
 from foretide.transport.dead_letters import read_letters
 
@@ -32,6 +35,7 @@ pytestmark = [
     pytest.mark.skipif(bool(MISSING) and not os.environ.get("CI"), reason=MISSING),
 ]
 
+EXAMPLES = Path(__file__).parents[2] / "examples"
 COMMAND = "from foretide.cli import main; main()"
 JOB = """
 import os
@@ -52,6 +56,25 @@ def same(row):
 job = flow("inline")
 rows = job.source("in", "trace", trace=TRACE, until="all").operator("picky", picky, replicas=(2, 2))
 rows.operator("same", same, grouping="fields:id").sink("out", "sqlite", path=OUT)
+topology = job.build()
+"""
+
+OUTSIDE = """
+from foretide.topology import flow
+
+
+def twice(row):
+    if row["id"] % 50 == 7:
+        raise ValueError(f"not {row['id']}")
+    return {"id": row["id"], "twice": 2 * row["id"]}
+
+
+job = flow("outside")
+rows = job.source("in", "kafka", servers=SERVERS, topic=GIVEN, schema="id long, text string").operator(
+    "twice", twice, schema="id long, twice long", replicas=(2, 2)
+)
+rows.sink("topic", "kafka", servers=SERVERS, topic=MADE, key="id")
+rows.sink("table", "postgres", url=URL, table="made")
 topology = job.build()
 """
 
@@ -126,3 +149,49 @@ def test_queued_edges_state_letters_and_parquet_files_live_in_an_object_store(cl
         assert depot.read("run-id").startswith(b"r") and json.loads(depot.read("runtime.json"))["paused"]
     files = list((tmp_path / "s3" / "runs" / "out").glob("run=*/batch_id=*/*.parquet"))
     check_stored([row for file in files for row in pq.ParquetFile(file).read().to_pylist()], letters)
+
+
+def test_tasks_write_to_kafka_and_to_postgresql_themselves(cluster: Any, tmp_path: Path) -> None:
+    with Broker(tmp_path / "broker", port=0, heap_mb=384, host=cluster.address) as broker:
+        topics, database = Topics(broker), PostgresServer(cluster.address)
+        try:
+            given, made = topics.create(), topics.create()
+            topics.send(given, 0, 200)
+            places = {"SERVERS": broker.servers, "GIVEN": given, "MADE": made, "URL": database.tcp_url()}
+            text = OUTSIDE
+            for name, value in places.items():
+                text = text.replace(name, repr(value))
+            job = tmp_path / "job.py"
+            job.write_text(text)
+            options = ["--master", cluster.master, "--path", str(tmp_path / "run"), "--minutes", "0.3"]
+            done = run_there(cluster, [sys.executable, "-c", COMMAND, "run", str(job), *options], tmp_path)
+            assert done.returncode == 4, done.stdout[-3000:] + done.stderr[-4000:]  # some events failed
+            whole = [(id, 2 * id) for id in range(200) if id % 50 != 7]
+            assert sorted((row["id"], row["twice"]) for row in topics.read(made)) == whole
+            assert database.ask("SELECT id, twice FROM made ORDER BY id") == whole
+        finally:
+            database.close()
+    letters = read_letters(ArrowLog(tmp_path / "run" / "dead-letters")).to_pylist()
+    assert sorted(json.loads(letter["event"])["id"] for letter in letters) == [7, 57, 107, 157]
+
+
+def test_a_plain_job_is_scaled_by_attach(cluster: Any, tmp_path: Path) -> None:
+    options = [
+        "--executors",
+        "1:2",
+        "--td",
+        "2",
+        "--json",
+        str(tmp_path / "out.json"),
+        "--store",
+        str(tmp_path / "runs.db"),
+    ]
+    job = [str(EXAMPLES / "plain_job.py"), "--master", cluster.master, "--seconds", "40"]
+    command = [sys.executable, "-c", COMMAND, "attach", *options, *job]
+    done = run_there(cluster, command, tmp_path, PYSPARK_PYTHON=sys.executable)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-4000:]
+    [found] = json.loads((tmp_path / "out.json").read_text())
+    assert found["run"] and found["queries"][0]["rows"] > 0
+    # Almost nothing comes in the first seconds of a wave: one of the two is let go.
+    assert found["attached"] and {one["planned"] for one in found["decisions"]} <= {1, 2}
+    assert found["decisions"][-1]["observed"] == 1

@@ -12,10 +12,11 @@ from xml.etree import ElementTree
 from foretide.errors import ForetideError
 from foretide.kafka.jars import fetch, find_program
 
-__all__ = ["HadoopCluster"]
+__all__ = ["HadoopCluster", "hadoop_version"]
 
 _START_S = 120.0
 _FLAGS = ("-Xmx768m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+_MINICLUSTER = "org.apache.hadoop:hadoop-client-minicluster"
 # Hadoop's own tests are among what it starts with, and name it.
 _JUNIT = "org.junit.jupiter:junit-jupiter-api:5.12.2"
 _SETTINGS = {
@@ -53,7 +54,7 @@ class HadoopCluster:
             When it does not come up.
         """
         command = [find_program("java", "Hadoop"), *_FLAGS, f"-Dtest.build.data={self._folder / 'data'}"]
-        command += ["-cp", os.pathsep.join(map(str, fetch([_minicluster(), _JUNIT])))]
+        command += ["-cp", os.pathsep.join(map(str, fetch([f"{_MINICLUSTER}:{hadoop_version()}", _JUNIT])))]
         command += ["org.apache.hadoop.mapreduce.MiniHadoopClusterManager", "-nomr", "-format", "-datanodes", "1"]
         command += ["-writeConfig", str(self._settings)]
         settings = {**_SETTINGS, "hadoop.tmp.dir": str(self._folder / "tmp")}
@@ -81,10 +82,9 @@ class HadoopCluster:
             self._process = None
 
 
-def _minicluster() -> str:
-    """Return the package of the version of Hadoop that PySpark comes with."""
+def hadoop_version() -> str:
+    """Return the version of Hadoop that PySpark comes with."""
     import pyspark
 
     [jar] = (Path(pyspark.__file__).parent / "jars").glob("hadoop-client-api-*.jar")
-    version = re.sub(r"hadoop-client-api-(.*)\.jar", r"\1", jar.name)
-    return f"org.apache.hadoop:hadoop-client-minicluster:{version}"
+    return re.sub(r"hadoop-client-api-(.*)\.jar", r"\1", jar.name)

@@ -42,15 +42,22 @@ def find_programs() -> Path:
 
 
 class PostgresServer:
-    """A server that listens on a Unix socket, where everyone is trusted, and on loopback, with a password."""
+    """A server that listens on a Unix socket, where everyone is trusted, and at an address, with a password.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    host : str
+        The address; loopback unless it is to be reached from namespaces of the tests.
+    """
+
+    def __init__(self, host: str = "127.0.0.1") -> None:
+        self._host = host
         self._programs = find_programs()
         # Not below pytest's own directory, which no other user may enter, and short: socket paths are.
         self._root = Path(tempfile.mkdtemp(prefix="foretide-pg-"))
         self._process: subprocess.Popen[bytes] | None = None
         self._schemas = count()
-        self.port = free_port()
+        self.port = free_port(host)
         try:
             self._make()
             self.start()
@@ -64,8 +71,8 @@ class PostgresServer:
         return f"postgresql:///{DATABASE}?host={self._root}&port={self.port}&user={USER}{more}"
 
     def tcp_url(self, password: str = PASSWORD, database: str = DATABASE) -> str:
-        """Return the address by loopback."""
-        return f"postgresql://{USER}:{password}@127.0.0.1:{self.port}/{database}"
+        """Return the address with a password."""
+        return f"postgresql://{USER}:{password}@{self._host}:{self.port}/{database}"
 
     def make_schema(self) -> str:
         """Make a schema, and return its name."""
@@ -90,7 +97,7 @@ class PostgresServer:
         command = [str(self._programs / "postgres"), "-D", str(self._root / "data"), "-p", str(self.port), *options]
         with (self._root / "log").open("ab") as log:
             self._process = subprocess.Popen(
-                self._as_user([*command, "-k", str(self._root), "-h", "127.0.0.1"]),
+                self._as_user([*command, "-k", str(self._root), "-h", self._host]),
                 cwd=self._root,
                 stdout=log,
                 stderr=log,
@@ -148,6 +155,8 @@ class PostgresServer:
         data, login = str(self._root / "data"), ["-U", USER, f"--pwfile={secret}"]
         auth = ["--auth-local=trust", "--auth-host=scram-sha-256", "--no-sync", "--locale=C.UTF-8", "--encoding=UTF8"]
         self._run("initdb", "-D", data, *login, *auth)
+        with (self._root / "data" / "pg_hba.conf").open("a") as rules:
+            rules.write("host all all samenet scram-sha-256\n")
 
     def _wait(self) -> None:
         import psycopg

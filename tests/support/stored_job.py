@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-__all__ = ["check_stored", "write_stored_job"]
+import pyarrow.parquet as pq
+
+__all__ = ["check_stored", "read_stored_hdfs", "write_stored_job"]
 
 _EVENTS = 200
 _JOB = """
@@ -50,6 +53,16 @@ def write_stored_job(folder: Path, out: str) -> Path:
     trace.write_text("second,events_per_second\n0,100\n1,100\n")
     job.write_text(_JOB.replace("TRACE", repr(str(trace))).replace("OUT", repr(out)))
     return job
+
+
+def read_stored_hdfs(uri: str, folder: str) -> list[dict[str, Any]]:
+    """Return the rows of the Parquet files in a folder of an HDFS."""
+    from hdfs_native import Client
+
+    client = Client(uri)
+    paths = [one.path for one in client.list_status(folder, True)]
+    files = [path for path in paths if path.endswith(".parquet") and "/batch_id=" in path and "/_" not in path]
+    return [row for path in files for row in pq.read_table(io.BytesIO(client.read(path).read())).to_pylist()]
 
 
 def check_stored(rows: Sequence[Mapping[str, Any]], letters: Sequence[Mapping[str, Any]]) -> None:
