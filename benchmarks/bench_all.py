@@ -43,6 +43,7 @@ NAMES = (
     "planning",
     "grouping",
     "simulator",
+    "following",
     "scale",
     "recovery",
 )

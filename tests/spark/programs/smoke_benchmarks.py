@@ -29,6 +29,7 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "planning": HARNESS,
     "run_store": HARNESS,
     "simulator": HARNESS,
+    "following": HARNESS,
     "service": HARNESS,
     "health": HARNESS,
     "throughput": HARNESS,
