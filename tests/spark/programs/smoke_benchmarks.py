@@ -30,6 +30,7 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "run_store": HARNESS,
     "simulator": HARNESS,
     "following": HARNESS,
+    "fronts": HARNESS,
     "service": HARNESS,
     "health": HARNESS,
     "throughput": HARNESS,
