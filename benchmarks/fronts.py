@@ -124,7 +124,7 @@ def write(
         "`foretide compare --front`, replicas of operators under stress: what a front covers ÷ what the best other one"
         f" does, a ratio for each seed. Ours is the greatest on {wins} of {len(traces)} inputs. Then `--slo {PROMISE}`"
         " on batches: the share of intervals in which it was kept, and slot-seconds ÷ those of a plan that knew the"
-        " input and kept it in every interval."
+        " input and kept it in every interval. Why others cover more where they do: [policy.md](policy.md#fronts)."
     )
     covering = Table(
         "What fronts cover: of the means of points, ± the standard deviation over seeds.", ["input", *policies], rows
