@@ -174,6 +174,8 @@ def as_markdown(lines: list[Line], data: dict[str, Any], quick: bool) -> str:
             " One step ahead of the fluctuating trace the last value is hard to beat: a few bursts make up most of its"
             " RMSE, and on the validation days experts that revert to a mean did about a tenth better than it."
         )
+    if any("one series" in each for each in missed):
+        note += " A fresh forecaster lets its network read all values first; an update reads one, see zero below."
     quickly = "\n\n**A quick run, to see that it works: these figures mean nothing.**" if quick else ""
     machine = data["machine"]
     networks = len(data["long"]["periodic"]["networks"]) if "long" in data else 0
