@@ -64,6 +64,39 @@ class TestBatchModel:
         other.observe([*steady[:-1], run(49.0, duration_s=3.0)])
         assert other.figures(0).duration_s(4, 0.4) == pytest.approx(model.figures(0).duration_s(4, 0.4), abs=0.02)
 
+    def test_the_work_of_a_batch_is_told_from_that_of_its_events_by_batches_of_other_sizes(self) -> None:
+        """Sizes 100 and 300 (spread 100²) on a line, known to .05·1.2 s; before, 1.2 s ÷ 200, give or take half."""
+        model = BatchModel(ONE, fixed_work=True)
+        for number in range(400):
+            events = 100 + 200 * (number % 2)
+            model.learn(run(float(number), events=events, work_s=0.8 + 0.002 * events))
+        found = model.figures(0)
+        known, before = 100**2 / 0.06**2, (2 / 0.006) ** 2
+        assert found.event_s == pytest.approx((known * 0.002 + before * 0.006) / (known + before), rel=0.01)
+        assert found.batch_s + 200 * found.event_s == pytest.approx(1.2, rel=0.01)
+
+    def test_batches_that_warm_up_as_they_grow_do_not_hide_the_work_of_events(self) -> None:
+        model = BatchModel(ONE, fixed_work=True)
+        for number in range(10):
+            events = 300 + 15 * number
+            model.learn(run(float(number), events=events, work_s=0.8 + 0.0023 * events + 1.2 * 0.7**number))
+        found = model.figures(0)
+        assert 0.001 < found.event_s < 0.006 and found.batch_s > 0
+
+    def test_where_batches_are_alike_all_work_is_that_of_their_events(self) -> None:
+        model = BatchModel(ONE, fixed_work=True)
+        for number in range(40):
+            model.learn(run(float(number), events=100, work_s=1.0))
+        found = model.figures(0)
+        assert (found.batch_s, found.event_s) == pytest.approx((0.0, 0.01))
+
+    def test_first_batches_that_find_nothing_warm_are_soon_forgotten(self) -> None:
+        model = BatchModel(ONE)
+        for number in range(40):
+            cold_s = 1.0 if number < 10 else 0.0
+            model.learn(run(float(number), duration_s=0.3 + cold_s + 0.1 * (number % 5), work_s=0.1 * (number % 5)))
+        assert model.figures(0).start_s < 0.45
+
     def test_what_was_learnt_outlives_a_run_as_json(self) -> None:
         policy = StagePolicy(ONE)
         policy.model.observe([run(float(at)) for at in range(20)])

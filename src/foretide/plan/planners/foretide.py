@@ -99,6 +99,7 @@ class Foretide(Planner):
     )
     needs_forecast: ClassVar[bool] = True
     by_stage: ClassVar[bool] = True
+    knowledge_version: ClassVar[int] = 2
 
     patience: float = Field(
         default=1.215,

@@ -18,8 +18,9 @@ __all__ = ["BatchModel", "StageFigures", "StageMemory"]
 _PRIOR = np.array([0.15, 0.01, 1.1])
 _DOUBT = np.array([0.15, 0.01, 0.2])
 _NOISE_S = 0.03
-# A batch counts half as much 140 batches later; the noise is followed faster.
-_FORGET, _FORGET_NOISE = 0.995, 0.97
+# A batch counts half as much 140 batches later; the noise is followed faster. Of a young stage about the later half of
+# its batches counts: the first ones find nothing compiled and no worker warm.
+_FORGET, _FORGET_NOISE, _YOUNG = 0.995, 0.97, 5.0
 # The work of one event is the mean over the last twenty batches or so.
 _FORGET_EVENTS = 0.95
 # A batch further off than so many deviations counts less: a cold start or a pause of the machine is no rule.
@@ -31,11 +32,16 @@ _SMOOTHING = 0.1
 _BESIDES = 40
 # The smallest part of a slot that a batch may have had.
 _LEAST_SLOTS = 0.1
+# The least deviation of a batch's work from a line that is believed, as a part of it; and the least part of it that is
+# taken for the work of events.
+_LEAST_NOISE, _LEAST_PART = 0.05, 0.3
 
 
 @dataclass(frozen=True)
 class StageFigures:
     """What is known about the batches of a stage: duration = start + per slot · slots + skew · work / slots.
+
+    The work is that of the batch, however many events it has, and that of each event.
 
     Parameters
     ----------
@@ -55,6 +61,8 @@ class StageFigures:
         Batches that this rests on.
     besides_s : float
         What latencies have besides waiting for a batch and the batch itself: on the way to the source, for instance.
+    batch_s : float
+        The work of a batch however many events it has, such as the start of its tasks.
     """
 
     start_s: float
@@ -67,6 +75,7 @@ class StageFigures:
     event_s: float
     batches: int
     besides_s: float = 0.0
+    batch_s: float = 0.0
 
     def duration_s(self, slots: float, work_s: float, cores: int | None = None) -> float:
         """Return how long a batch with so much work is expected to take.
@@ -88,6 +97,14 @@ class StageFigures:
         """
         fixed_s = self.start_s + self.slot_s * slots
         return level * max(trigger_s, fixed_s + self.gap_s) + fixed_s
+
+    def batch_rate(self, trigger_s: float) -> float:
+        """Return the slots that the work of batches without events keeps busy, at one batch a period.
+
+        >>> StageFigures(0.1, 0.0, 1.0, 0.1, 0.0, np.zeros((3, 3)), 0.0, 0.01, 1, batch_s=0.4).batch_rate(1.0)
+        0.4
+        """
+        return self.batch_s / max(trigger_s, self.start_s + self.gap_s, 1e-9)
 
     def deviation_s(self, slots: float, work_s: float, cores: int | None = None) -> float:
         """Return the standard deviation of such a duration: noise, and what is not known about the parts."""
@@ -111,12 +128,32 @@ class StageMemory:
     last: BatchRun | None = None
     asked: tuple[float, int] | None = None
     besides_s: tuple[float, ...] = ()
+    line: Floats = field(default_factory=lambda: np.zeros(6))
+
+    def work_line(self) -> tuple[float, float]:
+        """Return the work of a batch, and that of each of its events, as batches of other sizes tell.
+
+        Before they do, all work is taken for that of events, give or take half of it. The deviation of batches from the
+        line counts as if there were only one: while everything warms up, batch after batch deviates the same way.
+        """
+        count, events, squares, work_s, products, work_squares = self.line.tolist()
+        if not events or not work_s:
+            return 0.0, 0.0 if events else math.nan
+        mean, mean_s = events / count, work_s / count
+        spread, together = squares / count - mean**2, products / count - mean * mean_s
+        around = work_squares / count - mean_s**2 - together**2 / max(spread, 1e-12)
+        noise_s2 = max(around, (_LEAST_NOISE * mean_s) ** 2)
+        each_s = mean_s / mean
+        known, prior = spread / noise_s2, (2.0 / each_s) ** 2
+        event_s = (together / noise_s2 + prior * each_s) / (known + prior)
+        event_s = min(max(event_s, _LEAST_PART * each_s), each_s)
+        return mean_s - event_s * mean, event_s
 
     def belief(self) -> tuple[Floats, Floats]:
         """Return the mean of the three parts and their covariance."""
         prior = np.diag(1.0 / _DOUBT**2)
-        covariance: Floats = np.linalg.inv(prior + self.information).astype(np.float64)
-        mean: Floats = covariance @ (prior @ _PRIOR + self.moment)
+        covariance: Floats = np.linalg.inv(prior + self.information / self.noise_s2).astype(np.float64)
+        mean: Floats = covariance @ (prior @ _PRIOR + self.moment / self.noise_s2)
         return np.maximum(mean, [0.0, 0.0, 0.5]), covariance
 
     def to_data(self) -> dict[str, Any]:
@@ -130,6 +167,7 @@ class StageMemory:
             "events": self.events,
             "work_s": self.work_s,
             "batches": self.batches,
+            "line": self.line.tolist(),
         }
 
     @classmethod
@@ -138,10 +176,13 @@ class StageMemory:
         information, moment = np.array(data["information"], dtype=np.float64), np.array(data["moment"], dtype=float)
         noise_s2, gap_s, events, work_s = (float(data[name]) for name in ("noise_s2", "gap_s", "events", "work_s"))
         delay_s = None if data["activation_s"] is None else float(data["activation_s"])
-        numbers = [*information.ravel().tolist(), *moment.tolist(), noise_s2, gap_s, events, work_s, delay_s or 0.0]
-        if information.shape != (3, 3) or moment.shape != (3,) or not np.isfinite(numbers).all() or noise_s2 <= 0:
-            raise ValueError("expected a matrix of 3 x 3, a vector of 3 and finite numbers")
-        return cls(information, moment, noise_s2, gap_s, delay_s, events, work_s, int(data["batches"]))
+        line = np.array(data["line"], dtype=np.float64)
+        numbers = [*information.ravel(), *moment, *line, noise_s2, gap_s, events, work_s, delay_s or 0.0]
+        shapes = (information.shape, moment.shape, line.shape)
+        if shapes != ((3, 3), (3,), (6,)) or not np.isfinite(numbers).all() or noise_s2 <= 0:
+            raise ValueError("expected a matrix of 3 x 3, vectors of 3 and of 6, and finite numbers")
+        batches = int(data["batches"])
+        return cls(information, moment, noise_s2, gap_s, delay_s, events, work_s, batches, line=line)
 
 
 class BatchModel:
@@ -155,6 +196,8 @@ class BatchModel:
     ----------
     stages : SharedSlots
         The stages.
+    fixed_work : bool
+        Whether batches have work besides that of their events, which tasks of Spark's own have and ours do not.
 
     Examples
     --------
@@ -169,8 +212,8 @@ class BatchModel:
     (0.2, 0.004, 1.2)
     """
 
-    def __init__(self, stages: SharedSlots) -> None:
-        self._shared = stages
+    def __init__(self, stages: SharedSlots, *, fixed_work: bool = False) -> None:
+        self._shared, self._fixed_work = stages, fixed_work
         self._stages = [StageMemory() for _ in stages.names]
 
     def observe(self, batches: Sequence[BatchRun]) -> None:
@@ -200,9 +243,11 @@ class BatchModel:
         mean, _ = stage.belief()
         miss_s = run.duration_s - float(parts @ mean)
         weight = min(1.0, _OUTLIER * math.sqrt(stage.noise_s2) / max(abs(miss_s), 1e-9))
-        scale = weight / stage.noise_s2
-        stage.information = _FORGET * stage.information + scale * np.outer(parts, parts)
-        stage.moment = _FORGET * stage.moment + scale * run.duration_s * parts
+        forget = min(_FORGET, 1 - 1 / (_YOUNG + stage.batches / 2))
+        stage.information = forget * stage.information + weight * np.outer(parts, parts)
+        stage.moment = forget * stage.moment + weight * run.duration_s * parts
+        rows, work_s = float(run.events), run.work_s
+        stage.line = forget * stage.line + np.array([1.0, rows, rows**2, work_s, rows * work_s, work_s**2])
         stage.noise_s2 += (1 - _FORGET_NOISE) * (weight * miss_s**2 - stage.noise_s2)
         stage.noise_s2 = max(stage.noise_s2, 1e-8)
         stage.events = _FORGET_EVENTS * stage.events + run.events
@@ -215,6 +260,7 @@ class BatchModel:
         mean, covariance = found.belief()
         activation_s = found.activation_s if found.activation_s is not None else self._shared.trigger(stage)
         start_s, slot_s, skew = mean.tolist()
+        batch_s, event_s = found.work_line() if self._fixed_work else (0.0, found.work_s / (found.events or math.nan))
         return StageFigures(
             start_s,
             slot_s,
@@ -223,9 +269,10 @@ class BatchModel:
             noise_s=math.sqrt(found.noise_s2),
             doubt=covariance,
             activation_s=activation_s,
-            event_s=found.work_s / found.events if found.events else math.nan,
+            event_s=event_s,
             batches=found.batches,
             besides_s=max(0.0, float(np.median(found.besides_s))) if found.besides_s else 0.0,
+            batch_s=batch_s,
         )
 
     def learnt(self) -> dict[str, Any]:

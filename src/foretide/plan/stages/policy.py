@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -75,10 +75,13 @@ class StagePolicy:
         The stages.
     """
 
+    #: Whether batches have work besides that of their events, see `BatchModel`.
+    _fixed_work: ClassVar[bool] = False
+
     def __init__(self, stages: SharedSlots) -> None:
         #: What plans are made for; and the stages that batches are of, the same unless lanes share a pool.
         self.shared = self.stages = stages
-        self.model = BatchModel(stages)
+        self.model = BatchModel(stages, fixed_work=self._fixed_work)
         self._level = InputLevel()
         self._margin = 1.0
         self._share_s: tuple[float, ...] | None = None
@@ -201,6 +204,10 @@ class StagePolicy:
 
         return (
             term("e", "work of one event in its stage", [one.event_s for one in load.coming], "s"),
+            *(
+                (term("e₀", "work of a batch without events", [one.batch_s for one in figures], "s"),)
+                * self._fixed_work
+            ),
             term("d₀", "time to start a batch", [one.start_s for one in figures], "s"),
             term("d₁", "time per slot", [one.slot_s for one in figures], "s"),
             term("κ", "slowest task over the mean", [one.skew for one in figures]),

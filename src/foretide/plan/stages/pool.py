@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -35,6 +36,8 @@ class PoolPolicy(StagePolicy):
     pool : SharedSlots
         One stage with lanes.
     """
+
+    _fixed_work: ClassVar[bool] = True
 
     def __init__(self, pool: SharedSlots) -> None:
         super().__init__(pool.apart())
@@ -166,10 +169,13 @@ class _Pool:
         # A pool of which nothing is known yet stays as it is.
         self.sizes = np.unique(every).astype(np.float64) if known.any() else np.array([float(present)])
         self.lanes = np.flatnonzero(known).tolist() if known.any() else [0]
-        # Slots that the rows expected keep busy, by lane.
+        # Slots that batches with the rows expected keep busy, by lane.
+        stages = self.situation.stages
+        assert stages is not None
         self.busy = [
-            one.event_s * figures.skew * float(self.found.weight @ one.during)
-            for one, figures in zip(self.load.coming, self.figures, strict=True)
+            figures.skew
+            * (one.event_s * float(self.found.weight @ one.during) + figures.batch_rate(stages.trigger(lane)))
+            for lane, (one, figures) in enumerate(zip(self.load.coming, self.figures, strict=True))
         ]
         self.tables = [self._table(lane) for lane in self.lanes]
 
@@ -184,12 +190,14 @@ class _Pool:
         assert stages is not None
         name = stages.names[lane]
         alone = replace(stages, names=(name,), members=((lane,),), lanes=(stages.lanes[lane],), hired=(False,))
-        coming = self.load.coming[lane]
+        coming, rate = self.load.coming[lane], max(float(self.found.weight @ self.load.coming[lane].during), 1e-9)
+        # An event's own work has its part of what a batch takes in any case.
+        work_s = coming.event_s + self.figures[lane].batch_rate(stages.trigger(lane)) / rate
         return _LaneTable(
             slots,
             replace(self.situation, stages=alone),
             [self.figures[lane]],
-            StageLoad(coming=(coming,), busy=self.load.busy, work_s=coming.event_s, known=np.array([True])),
+            StageLoad(coming=(coming,), busy=self.load.busy, work_s=work_s, known=np.array([True])),
             Scenarios(
                 before=coming.before[:, None], during=coming.during[:, None], weight=np.asarray(self.found.weight)
             ),

@@ -116,7 +116,7 @@ def roll_stage(
     shape = (len(ways), coming.during.size * _NOISE.size)
     found = tuple(np.full(shape, np.nan) for _ in range(5))
     level = np.nan if quantile is None else quantile
-    parts = np.array([figures.start_s, figures.slot_s, figures.skew, figures.gap_s, figures.noise_s])
+    parts = np.array([figures.start_s, figures.slot_s, figures.skew, figures.gap_s, figures.noise_s, figures.batch_s])
     _roll(
         parts,
         figures.doubt,
@@ -186,7 +186,7 @@ def _roll_one(
     the next batch begins, and what is taken by then.
     """
     (parts, doubt, state, rhythm), (before, during), (low, high, count) = known, rates, noted
-    start_s, slot_s, skew, gap_s, noise_s = parts[0], parts[1], parts[2], parts[3], parts[4]
+    start_s, slot_s, skew, gap_s, noise_s, batch_s = parts[0], parts[1], parts[2], parts[3], parts[4], parts[5]
     waiting, last, event_s = state[0], max(state[1], _LEAST_RATE), state[2]
     activation_s = state[6]
     trigger_s, target_s, cores = rhythm[0], rhythm[1], rhythm[2]
@@ -207,7 +207,7 @@ def _roll_one(
         fixed_s = start_s + slot_s * tasks
         most = max(target_s - fixed_s, _LEAST_WORK * target_s) * side / max(skew * event_s, 1e-12)
         events = min(arrived - taken, max(most, 1.0))
-        work = event_s * events / side
+        work = (batch_s + event_s * events) / side
         spread = noise_s * noise_s
         for one in range(3 if noise else 0):
             x = 1.0 if one == 0 else (tasks if one == 1 else work)

@@ -63,7 +63,7 @@ class _Lane:
         """Take what has come."""
         query = self.query
         end = min(query.curve.came_by(now_s), self.done + query.limit)
-        work_s = (end - self.done) * query.row_s
+        work_s = query.batch_s + (end - self.done) * query.row_s
         self.batch = _Running(self.done, end, now_s, now_s + query.start_s, work_s, work_s)
         self.began_s, self.done = now_s, end
 

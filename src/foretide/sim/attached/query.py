@@ -34,6 +34,8 @@ class QueryModel:
         Tasks of a batch, each the work of one slot at a time; 0 where work can be split at will.
     limit : float
         Rows of a batch, at most.
+    batch_s : float
+        The work of a batch besides that of its rows, in seconds of a task slot.
     """
 
     name: str
@@ -44,6 +46,7 @@ class QueryModel:
     trigger_s: float = 0.0
     tasks: int = 0
     limit: float = math.inf
+    batch_s: float = 0.0
 
     def side_by_side(self, slots: float) -> float:
         """Return how many slots the tasks of a batch keep busy on average, if they may have so many.
