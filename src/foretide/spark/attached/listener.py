@@ -8,7 +8,9 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from pyspark import SparkContext
 from pyspark.sql.streaming.listener import (
+    JStreamingQueryListener,
     QueryIdleEvent,
     QueryProgressEvent,
     QueryStartedEvent,
@@ -59,6 +61,14 @@ class QueryListener(StreamingQueryListener):
         self._news: deque[News] = deque(maxlen=_KEPT)
         self._unread = False
 
+    @property
+    def _jlistener(self) -> Any:
+        """What Spark calls, in place of PySpark's own, see `_Reports`."""
+        if not hasattr(self, "_jlistenerobj"):
+            jvm: Any = SparkContext._jvm
+            self._jlistenerobj = jvm.PythonStreamingQueryListenerWrapper(_Reports(self))
+        return self._jlistenerobj
+
     def news(self) -> list[News]:
         """Return what is new since the last call, oldest first."""
         found = []
@@ -100,6 +110,15 @@ class QueryListener(StreamingQueryListener):
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
         """Take note that a query has ended."""
         self._news.append(News("ended", str(event.id), str(event.runId), error=_first_line(event.exception)))
+
+
+class _Reports(JStreamingQueryListener):
+    """Hands on a report as the text that Spark has of it: PySpark's object takes some two hundred calls to fill."""
+
+    pylistener: QueryListener
+
+    def onQueryProgress(self, jevent: Any) -> None:  # noqa: N802 - Spark's name
+        self.pylistener.add(str(jevent.progress().json()))
 
 
 def _first_line(error: str | None) -> str:
