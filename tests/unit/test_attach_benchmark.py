@@ -49,3 +49,13 @@ def test_targets_are_ratios_of_runs_of_the_same_round() -> None:
     assert measured[("t: CPU of the attachment", "% of a core", "at most")] == pytest.approx(0.5)
     assert all(line.reached for line in found.values())
     assert next(cells[:3] for cells in attach.summary(rows)) == ["t", "static", "2"]
+
+
+def test_dynamic_allocation_is_swept_first_and_then_has_its_best_setting() -> None:
+    first, second = attach.TRACES
+    swept = [
+        row(name, executor_s=600.0 - at, p95_s=2.0 + at) | {"trace": first} for at, name in enumerate(attach.DYNAMIC)
+    ]
+    assert attach.alternatives(first, 0, []) == attach.ALTERNATIVES
+    assert attach.alternatives(first, 3, swept) == ("static", "attach", attach.DYNAMIC[0])
+    assert attach.alternatives(second, 0, swept) == ("static", "attach")
