@@ -5,8 +5,10 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from typer.testing import CliRunner
@@ -15,6 +17,7 @@ from waiting import wait_for
 from foretide.cli import app
 from foretide.spark.attached.attach import attach
 from foretide.spark.attached.queries import find_details
+from foretide.spark.attached.task_time import TaskTime
 from foretide.store import RunStore
 
 pytestmark = pytest.mark.spark
@@ -56,6 +59,27 @@ def test_a_query_is_advised_on_and_recorded_as_a_run(
     runner = CliRunner()
     assert "scores" in runner.invoke(app, ["why", attachment.run_id]).output
     assert "foretide-tests" in runner.invoke(app, ["runs", "list"]).output
+
+
+def test_how_long_tasks_ran_is_told_batch_by_batch(spark: SparkSession) -> None:
+    def slow(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+        time.sleep(0.2)
+        yield from frames
+
+    times = TaskTime(spark.sparkContext, cores=lambda: 2)
+    rates = spark.readStream.format("rate").option("rowsPerSecond", 20).option("numPartitions", 2).load()
+    worked = rates.select("value").mapInPandas(slow, "value long")
+    query = worked.writeStream.format("noop").trigger(processingTime="500 milliseconds").start()
+    try:
+        wait_for(lambda: bool(query.recentProgress) and query.recentProgress[-1]["batchId"] >= 3, 120)
+    finally:
+        query.stop()
+    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty(5_000)
+    times.look()
+    busy_s = [times.of_batch(str(query.runId), batch) for batch in (1, 2)]
+    # Two tasks of a fifth of a second or more, on an executor of two slots.
+    assert all(one is not None and 0.2 <= one < 10 for one in busy_s), busy_s
+    assert times.of_batch("another run", 1) is None
 
 
 def test_executors_of_a_small_cluster_follow_and_the_run_is_recorded(tmp_path: Path) -> None:

@@ -82,6 +82,7 @@ class QueryAdvice:
             "rows": self.rows,
             "batches": self.batches,
             "start_s": round(model.start_s, 4),
+            "batch_s": round(model.batch_s, 4),
             "row_s": model.row_s,
             "trigger_s": model.trigger_s,
             "tasks": model.tasks,
@@ -99,7 +100,8 @@ class Advice:
     application : LoggedApplication
         What ran.
     from_s, until_s : float
-        The part of it that is compared: while its queries ran, in seconds since the epoch.
+        The part of it that is compared: from the end of its first batch to that of its last, in seconds since the
+        epoch.
     lead_s : float
         Seconds until an executor comes.
     executors : ExecutorSettings
@@ -195,7 +197,8 @@ def advise(
     ConfigError
         When the log is too short for a decision.
     """
-    from_s = min(query.batches[0].began_at_s for query in application.queries)
+    # Nothing is decided before a first batch has ended, which starts Python and compiles plans.
+    from_s = min(query.batches[0].ended_at_s for query in application.queries)
     until_s = max(query.batches[-1].ended_at_s for query in application.queries)
     td_s = wanted.control.loop.td_s
     if until_s - from_s < 3 * td_s:

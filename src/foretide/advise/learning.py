@@ -81,8 +81,10 @@ def learn_query(application: LoggedApplication, query: LoggedQuery, origin_s: fl
         max(shape.side_by_side(float(max(1, application.executors_at(batch.began_at_s)) * cores)), 1.0)
         for batch in batches
     ]
-    row_s = _row_seconds(batches, slots)
-    model = BatchModel(SharedSlots((query.name,), ((0,),), (1,), (max(1, math.ceil(max(slots))),), trigger_s=trigger_s))
+    told = [math.isfinite(batch.ran_s) for batch in batches]
+    row_s = math.nan if all(told) else _row_seconds(batches, slots)
+    pool = SharedSlots((query.name,), ((0,),), (1,), (max(1, math.ceil(max(slots))),), trigger_s=trigger_s)
+    model = BatchModel(pool, fixed_work=all(told))
     for batch, beside in zip(batches, slots, strict=True):
         model.learn(
             BatchRun(
@@ -91,7 +93,7 @@ def learn_query(application: LoggedApplication, query: LoggedQuery, origin_s: fl
                 duration_s=batch.duration_s,
                 slots=round(beside),
                 events=batch.rows,
-                work_s=batch.rows * row_s,
+                work_s=batch.ran_s if all(told) else batch.rows * row_s,
             )
         )
     known = model.figures(0)
@@ -101,18 +103,20 @@ def learn_query(application: LoggedApplication, query: LoggedQuery, origin_s: fl
         query.name,
         arrivals(query, origin_s),
         start_s=known.start_s + known.slot_s * usual,
-        row_s=row_s * known.skew,
+        row_s=known.event_s * known.skew,
         gap_s=known.gap_s,
         trigger_s=trigger_s,
         tasks=query.tasks,
         limit=float(max(held_back)) if len(held_back) >= 3 else math.inf,
+        batch_s=known.batch_s * known.skew,
     )
 
 
 def _row_seconds(batches: Sequence[Batch], slots: Sequence[float]) -> float:
-    """Return the work of a row, in seconds of a slot: the slope of durations over rows per slot.
+    """Return the work of a row, in seconds of a slot, where the log does not tell how long tasks ran.
 
-    Where batches are too much alike, all that their own jobs took counts as work.
+    It is the slope of durations over rows per slot. Where batches are too much alike, all that their own jobs took
+    counts as work.
     """
     each = np.array([batch.rows / beside for batch, beside in zip(batches, slots, strict=True)])
     took_s = np.array([batch.duration_s for batch in batches])

@@ -103,7 +103,8 @@ def _table(advice: Advice) -> RenderableType:
     for query in advice.queries:
         model = query.model
         trigger = f", a trigger every {model.trigger_s:g} s" if model.trigger_s else ""
-        words = f"{model.start_s:.2f} s a batch, {1000 * model.row_s:.3g} ms of a core a row{trigger}"
+        of_rows = f"{1000 * model.row_s:.3g} ms a row"
+        words = f"{model.start_s:.2f} s and {model.batch_s:.2f} s of a core a batch, {of_rows}{trigger}"
         table.add_row(f"  {model.name}", f"{query.batches:,} batches", "", words)
     return table
 

@@ -189,7 +189,7 @@ def attached_control() -> ControlSettings:
     ours, nothing is trained that takes much memory.
     """
     return ControlSettings(
-        loop=LoopSettings(td_s=10.0, sample_s=1.0, stale_after_s=60.0), forecasters={"auto": {"dear": []}}
+        loop=LoopSettings(td_s=5.0, sample_s=1.0, stale_after_s=60.0), forecasters={"auto": {"dear": []}}
     )
 
 

@@ -7,6 +7,7 @@ parsed.
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -26,6 +27,12 @@ __all__ = ["Batch", "Executor", "LoggedApplication", "LoggedQuery", "read_applic
 _EVENT = re.compile(rb'^\s*\{\s*"Event"\s*:\s*"([^"]+)"')
 _TASKS = re.compile(rb'"Number of Tasks"\s*:\s*(\d+)')
 _QUERY = re.compile(rb'"sql\.streaming\.queryId"\s*:\s*"([^"]+)"')
+_BATCH = re.compile(rb'"streaming\.sql\.batchId"\s*:\s*"(\d+)"')
+_STAGES = re.compile(rb'"Stage IDs"\s*:\s*\[([\d\s,]*)\]')
+_STAGE = re.compile(rb'"Stage ID"\s*:\s*(\d+)')
+_RAN = re.compile(
+    rb'"Name"\s*:\s*"internal\.metrics\.executorRunTime"\s*,(?:\s*"Update"\s*:[^,]*,)?\s*"Value"\s*:\s*"?(\d+)'
+)
 _STREAMING = b"org.apache.spark.sql.streaming.StreamingQueryListener$"
 _DRIVER = "driver"
 _OLDEST = (3, 0)
@@ -55,6 +62,8 @@ class Batch:
         What Spark spent of it outside the batch's own job: offsets, plan, commit.
     ahead : int
         Rows that the sources had beyond it, 0 where they do not tell.
+    ran_s : float
+        How long its tasks ran, all together; NaN where the log does not tell.
     """
 
     began_at_s: float
@@ -62,6 +71,7 @@ class Batch:
     rows: int
     outside_s: float = 0.0
     ahead: int = 0
+    ran_s: float = math.nan
 
     @property
     def ended_at_s(self) -> float:
@@ -187,6 +197,9 @@ class _Reader:
         self._found = LoggedApplication(name)
         self._executors: dict[str, Executor] = {}
         self._queries: dict[str, LoggedQuery] = {}
+        # Which batch a stage works for, and for how long tasks of a batch ran, in milliseconds.
+        self._batch_of: dict[int, tuple[str, int]] = {}
+        self._ran_ms: dict[tuple[str, int], int] = {}
         self._known = self._broken = 0
         self._last_s = 0.0
         self._ended = False
@@ -213,7 +226,10 @@ class _Reader:
         kind = match.group(1)
         self._known += 1
         if kind == b"SparkListenerJobStart":
-            self._tasks(line)
+            self._job(line)
+            return
+        if kind == b"SparkListenerStageCompleted":
+            self._stage(line)
             return
         react = self._kinds.get(kind)
         if react is None:
@@ -301,7 +317,10 @@ class _Reader:
             return
         outside_s = max(0.0, duration_s - float(durations["addBatch"]) / 1000)
         ahead = sum(_ahead(source) for source in sources)
-        query.batches.append(Batch(began_at_s, duration_s, rows, outside_s, ahead))
+        # The report follows the end of the batch's stages.
+        ran_ms = self._ran_ms.pop((query.id, int(progress.get("batchId", -1))), None)
+        ran_s = math.nan if ran_ms is None else ran_ms / 1000
+        query.batches.append(Batch(began_at_s, duration_s, rows, outside_s, ahead, ran_s))
 
     def _idle(self, event: dict[str, Any]) -> None:
         known = self._queries.get(str(event["id"]))
@@ -315,14 +334,23 @@ class _Reader:
             self._queries[id] = LoggedQuery(id, f"{wanted} {id[:8]}" if wanted in taken else wanted)
         return self._queries[id]
 
-    def _tasks(self, line: bytes) -> None:
-        """Learn how wide the stages of a query are from the job that a batch starts."""
+    def _job(self, line: bytes) -> None:
+        """Learn how wide the stages of a query are, and for which batch they work, from the job that a batch starts."""
         of_query = _QUERY.search(line)
-        tasks = [int(count) for count in _TASKS.findall(line)]
-        if of_query is not None and tasks:
-            query = self._queries.get(of_query.group(1).decode())
-            if query is not None:
-                query.tasks = max(query.tasks, *tasks)
+        if of_query is None or (query := self._queries.get(of_query.group(1).decode())) is None:
+            return
+        query.tasks = max([query.tasks, *(int(count) for count in _TASKS.findall(line))])
+        batch, stages = _BATCH.search(line), _STAGES.search(line)
+        if batch is not None and stages is not None:
+            self._batch_of.update(
+                (int(stage), (query.id, int(batch.group(1)))) for stage in stages.group(1).split(b",") if stage.strip()
+            )
+
+    def _stage(self, line: bytes) -> None:
+        """Learn how long the tasks of a stage ran."""
+        stage, ran = _STAGE.search(line), _RAN.search(line)
+        if stage is not None and ran is not None and (batch := self._batch_of.pop(int(stage.group(1)), None)):
+            self._ran_ms[batch] = self._ran_ms.get(batch, 0) + int(ran.group(1))
 
     def _at(self, timestamp_ms: float) -> float:
         at_s = float(timestamp_ms) / 1000

@@ -61,6 +61,34 @@ class TestLearning:
         assert learn_query(found, query, 1000.0).limit == 92.0
 
 
+class TestTaskTime:
+    """A log of an application that is cold at first: small batches take long, which their durations cannot explain."""
+
+    def cold(self, told: bool) -> LoggedApplication:
+        found = application(seconds=120)
+        batches = []
+        for number, batch in enumerate(found.queries[0].batches):
+            cold_s = 0.6 * math.exp(-number / 8)
+            ran_s = 0.8 + 0.02 * batch.rows
+            batches.append(
+                Batch(batch.began_at_s, 0.3 + cold_s + ran_s / 4, batch.rows, 0.1, ran_s=ran_s if told else math.nan)
+            )
+        found.queries[0].batches = batches
+        return found
+
+    def test_work_is_what_tasks_took_not_what_durations_seem_to_say(self) -> None:
+        found = self.cold(told=True)
+        model = learn_query(found, found.queries[0], 1000.0)
+        assert model.row_s == pytest.approx(0.02, rel=0.1)
+        assert model.batch_s == pytest.approx(0.8, rel=0.25)
+        assert model.start_s == pytest.approx(0.3, abs=0.1)
+
+    def test_without_task_time_durations_have_to_do(self) -> None:
+        found = self.cold(told=False)
+        model = learn_query(found, found.queries[0], 1000.0)
+        assert model.batch_s == 0.0 and 0.01 < model.row_s < 0.03
+
+
 class TestAdvice:
     def test_what_was_paid_and_what_would_have_been(self) -> None:
         found = advise(application(), Wanted(CONTROL))
@@ -80,8 +108,8 @@ class TestAdvice:
         assert {int(count) for count in found.run.executors} <= {2, 3}
 
     def test_a_log_that_is_too_short_is_said(self) -> None:
-        with pytest.raises(ConfigError, match=r"at least three intervals of 10 s, got 2\d s of batches"):
-            advise(application(seconds=24), Wanted(CONTROL))
+        with pytest.raises(ConfigError, match=r"at least three intervals of 5 s, got 1\d s of batches"):
+            advise(application(seconds=14), Wanted(CONTROL))
 
     def test_dynamic_allocation_is_told(self) -> None:
         given = application(seconds=100)

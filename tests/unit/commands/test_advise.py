@@ -40,7 +40,7 @@ def test_several_logs_are_added_up_and_what_cannot_be_used_is_left_out(runner: C
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ([LOG], "at least three intervals of 10 s"),
+        ([LOG, "--td", "10"], "at least three intervals of 10 s"),
         (["none"], "expected a file or a folder, got none there"),
         ([LOG, "--executors", "many"], "the fewest and the most"),
         ([LOG, "--policy", "foretise"], "did you mean 'foretide'"),

@@ -136,7 +136,7 @@ class TestRequest:
             'planner = "pasps"\n[loop]\ntd_s = 20.0\n[executors]\nminimum = 2\nmaximum = 6\nrelease_after_s = 40.0\n'
         )
         plain, of_file = AttachRequest().values, AttachRequest(config=file).values
-        assert (plain.control.loop.td_s, plain.control.loop.stale_after_s, plain.executors.maximum) == (10, 60, 8)
+        assert (plain.control.loop.td_s, plain.control.loop.stale_after_s, plain.executors.maximum) == (5, 60, 8)
         assert (of_file.control.loop.td_s, of_file.control.loop.stale_after_s) == (20.0, 60.0)
         assert (of_file.control.planner, of_file.executors.maximum) == ("pasps", 6)
         found = AttachRequest(config=file, executors="1:3", td_s=0.5, policy="foretide:lr", advisory=True).values

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -173,3 +174,27 @@ class TestWhatCannotBeUsed:
             with pytest.raises(EventLogError) as raised:
                 read(tmp_path / name)
             assert said in str(raised.value), name
+
+
+def test_the_time_of_tasks_is_that_of_the_stages_of_a_batch(tmp_path: Path) -> None:
+    def job(batch: int, *stages: int) -> dict[str, Any]:
+        about = {"sql.streaming.queryId": "q1", "streaming.sql.batchId": str(batch)}
+        infos = [{"Stage ID": stage, "Number of Tasks": 4} for stage in stages]
+        return {"Event": "SparkListenerJobStart", "Stage Infos": infos, "Stage IDs": stages, "Properties": about}
+
+    def stage(number: int, ran_ms: int) -> dict[str, Any]:
+        told = [
+            {"ID": 1, "Name": "internal.metrics.executorCpuTime", "Value": 7, "Internal": True},
+            {"ID": 2, "Name": "internal.metrics.executorRunTime", "Value": ran_ms, "Internal": True},
+        ]
+        return {"Event": "SparkListenerStageCompleted", "Stage Info": {"Stage ID": number, "Accumulables": told}}
+
+    started = {"Event": f"{STREAMING}QueryStartedEvent", "id": "q1", "name": "orders"}
+    reports = [progress(second, 10) for second in (1, 2, 3)]
+    for number, report in enumerate(reports):
+        report["progress"]["batchId"] = number
+    lines = [job(0, 0, 1), stage(0, 1500), stage(1, 250), stage(7, 99), reports[0]]
+    lines += [job(1, 2), stage(2, 40), job(1, 3), stage(3, 2), reports[1], reports[2]]
+    [query] = read(written(tmp_path / "log", *events(started, *lines, END))).queries
+    assert [batch.ran_s for batch in query.batches[:2]] == [1.75, 0.042]
+    assert math.isnan(query.batches[2].ran_s) and query.tasks == 4

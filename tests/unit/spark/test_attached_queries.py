@@ -134,6 +134,16 @@ class TestLatency:
         assert query.collect()[-1].latency.mean_s == pytest.approx(3.5)
 
 
+def test_work_is_what_spark_accounts_for_and_batches_without_account_teach_nothing_then() -> None:
+    query = AttachedQuery("q", "scores")
+    for batch, busy_s in enumerate((None, None, 1.5, None)):
+        query.take(BatchReport.parse(report(batch, 1000.0 + 2 * batch, 1.0, rows=400)), 2.0, busy_s)
+    found = query.collect()
+    # The first batch of a run is no example in any case; of the second nobody told, but nobody had told before either.
+    assert [one.example for one in found] == [False, True, True, False]
+    assert found[2].run.work_s == 1.5 and query.load == 1.5
+
+
 def test_what_waits_is_what_no_batch_has_taken() -> None:
     query = AttachedQuery("q", "scores")
     query.take(BatchReport.parse(report(0, 1000.0, 1.0, rows=100, end=100)), 1.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -14,10 +15,12 @@ from foretide.spark.attached.attachment import Attachment
 from foretide.spark.attached.listener import QueryListener
 from foretide.spark.attached.queries import Details, find_details
 from foretide.spark.attached.settings import AttachSettings
+from foretide.spark.attached.task_time import TaskTime
 from foretide.spark.executors import ExecutorsUnavailable, Scheduler, open_scheduler
 
 __all__ = ["AttachSettings", "Attachment", "attach"]
 
+_LOG = logging.getLogger(__name__)
 # How long an application that ends waits for what Spark still has to tell, at most.
 _NEWS_MS = 2_000
 
@@ -74,6 +77,7 @@ def attach(
         sessions=sessions,
         details=lambda id: _details(sessions, id),
         wanted=lambda id: query_id in (None, id),
+        task_time=_task_time(spark, scheduler, given),
         gone=lambda: _has_ended(spark),
         all_told=lambda: _wait_for_news(spark),
         refused=refused,
@@ -89,6 +93,18 @@ def attach(
     attachment.check_session()
     attachment.start()
     return attachment
+
+
+def _task_time(spark: Any, scheduler: Scheduler | None, settings: AttachSettings) -> TaskTime | None:
+    """Return what tells how long tasks ran; None where Spark does not tell."""
+    context = spark.sparkContext
+    try:
+        if scheduler is None:  # one process has all the slots
+            return TaskTime(context, lambda: int(context.defaultParallelism))
+        return TaskTime(context, lambda: settings.executors.cores or scheduler.cores)
+    except Exception:
+        _LOG.warning("Spark does not tell how long tasks ran: their work is guessed from durations", exc_info=True)
+        return None
 
 
 def _details(sessions: Sequence[Any], id: str) -> Details:

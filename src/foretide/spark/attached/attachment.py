@@ -24,6 +24,7 @@ from foretide.spark.attached.queries import Details, Queries, QueryTotals
 from foretide.spark.attached.query import AttachedQuery, operator_name
 from foretide.spark.attached.recording import Recording
 from foretide.spark.attached.settings import AttachSettings
+from foretide.spark.attached.task_time import TaskTime
 from foretide.spark.executors import ExecutorCounts, ExecutorManager, Scheduler
 from foretide.spark.executors.housekeeping import Housekeeper
 
@@ -52,6 +53,8 @@ class Attachment(Background):
         The sessions that it listens to; `listen` adds one.
     details, wanted : callable
         As in `Queries`.
+    task_time : TaskTime, optional
+        Tells how long executors were busy with a batch.
     gone : callable
         Tells whether the application has ended.
     all_told : callable
@@ -74,6 +77,7 @@ class Attachment(Background):
         sessions: list[Any] | None = None,
         details: Callable[[str], Details] = lambda id: Details(),
         wanted: Callable[[str], bool] = lambda id: True,
+        task_time: TaskTime | None = None,
         gone: Callable[[], bool] = lambda: False,
         all_told: Callable[[], None] = lambda: None,
         refused: str = "",
@@ -106,7 +110,9 @@ class Attachment(Background):
             steering=steering,
             rehearsal=Rehearsal(placeholder, steering),
         )
-        self._queries = Queries(EndOffsets(self._tell_kafka, settings.kafka), self._heard, details, wanted)
+        self._task_time = task_time
+        busy_s = (lambda run, batch: None) if task_time is None else task_time.of_batch
+        self._queries = Queries(EndOffsets(self._tell_kafka, settings.kafka), self._heard, details, wanted, busy_s)
         self._chapter: Chapter | None = None
         self._ended: list[Decision] = []
         self._looking = threading.Lock()
@@ -187,8 +193,10 @@ class Attachment(Background):
                     self._emit("metrics.failed", f"{error}; trying again every second, the job goes on", "error")
 
     def _look(self) -> None:
-        executors = self._observe()
-        self._queries.look(self._listener.news(), executors, self._clock.now_s())
+        executors, news = self._observe(), self._listener.news()
+        if self._task_time is not None:
+            self._task_time.look()
+        self._queries.look(news, executors, self._clock.now_s())
         self._queries.ask(self._clock.now_s)
         self._turn_page()
         if self._chapter is not None:

@@ -27,7 +27,7 @@ class QueryMeter:
 
     What came is known up to now where end offsets are asked for, else up to the last report. Stretches end where it is
     known of all queries, though never further back than `lag_s`: beyond that the last rate goes on, and is put right
-    later. While a batch runs, beyond its fixed cost, all executors are taken to be busy: Spark tells no more.
+    later. Executors are busy for as long as tasks ran, as Spark accounts for them.
 
     Parameters
     ----------
@@ -89,12 +89,5 @@ class QueryMeter:
 
     def parts(self, executors: int) -> Ints:
         """Return the executors as parts of the queries: by the work of their last batches."""
-        weight = np.array([_load(query) for query in self._queries])
+        weight = np.array([query.load if query.active else 0.0 for query in self._queries])
         return share_out(executors, weight, np.full(weight.size, max(executors, 1)))
-
-
-def _load(query: AttachedQuery) -> float:
-    """Return how many executors a query keeps busy, about."""
-    if not query.active or query.last is None:
-        return 0.0
-    return query.cost.row_s() * max(query.curve.rate(), 1e-9)

@@ -75,6 +75,9 @@ class Queries:
         Returns what is to be known of a query, by its id, that reports do not say.
     wanted : callable
         Tells by its id whether a query is followed.
+    busy_s : callable
+        Returns how long executors were busy with a batch, by the run of its query and its number; None where nobody
+        knows.
     """
 
     def __init__(
@@ -83,8 +86,10 @@ class Queries:
         events: EventSink,
         details: Callable[[str], Details] = lambda id: Details(),
         wanted: Callable[[str], bool] = lambda id: True,
+        busy_s: Callable[[str, int], float | None] = lambda run, batch: None,
     ) -> None:
         self._ends, self._events, self._details, self._wanted = ends, events, details, wanted
+        self._busy_s = busy_s
         #: In the order in which they were first heard of.
         self.all: list[AttachedQuery] = []
         self._by_id: dict[str, AttachedQuery] = {}
@@ -162,7 +167,7 @@ class Queries:
             query.idle(batch.looked_at_s)
             return
         executors = self._had(query, batch.began_at_s, batch.ended_at_s)
-        query.take(batch, executors)
+        query.take(batch, executors, self._busy_s(batch.run, batch.batch))
         batches, rows = self._totals.get(query.name, (0, 0))
         self._totals[query.name] = (batches + (batch.events > 0), rows + batch.events)
         self._since.setdefault(query.name, batch.began_at_s)

@@ -60,12 +60,26 @@ class AttachedQuery:
     #: Batches that ended and were not collected yet.
     done: list[BatchDone] = field(default_factory=list)
     last: BatchReport | None = None
+    #: The executors that its last batch kept busy, about.
+    load: float = 0.0
     _flow: EvenFlow | None = None
     # Rows up to the end of the last batch, in the numbers of the curve.
     _taken: float = 0.0
+    # Whether Spark has told of a batch how long it kept executors busy.
+    _told: bool = False
 
-    def take(self, report: BatchReport, executors: float) -> None:
-        """Take in a report; `executors` are those that its batch had, less what other queries kept busy."""
+    def take(self, report: BatchReport, executors: float, busy_s: float | None = None) -> None:
+        """Take in a report.
+
+        Parameters
+        ----------
+        report : BatchReport
+            The batch.
+        executors : float
+            Those that it had, less what other queries kept busy.
+        busy_s : float, optional
+            How long it kept executors busy, all together; its duration tells about it where nobody knows.
+        """
         by_offset = report.end is not None
         end = float(report.end) if report.end is not None else self._taken + report.events
         if by_offset and end < self._taken:  # the source has started over
@@ -76,7 +90,13 @@ class AttachedQuery:
         if report.events and example:
             self.cost.add(report.events / executors, report.duration_s, report.outside_s)
         self.run, self.last, self.active = report.run, report, True
-        self.done.append(self._done(report, end, executors, example))
+        # Spark may be late with its account of a batch: others of which it told are better examples.
+        example = example and (busy_s is not None or not self._told)
+        self._told = self._told or busy_s is not None
+        work_s = self.cost.row_s() * report.events if busy_s is None else busy_s
+        if report.events and example:
+            self.load = work_s / max(report.duration_s, self.trigger_s, 1e-3)
+        self.done.append(self._done(report, end, executors, work_s, example))
 
     def idle(self, at_s: float) -> None:
         """Take note that nothing had come by an instant since the last batch."""
@@ -117,7 +137,7 @@ class AttachedQuery:
         found, self.done = self.done, []
         return found
 
-    def _done(self, report: BatchReport, end: float, executors: float, example: bool) -> BatchDone:
+    def _done(self, report: BatchReport, end: float, executors: float, work_s: float, example: bool) -> BatchDone:
         latency = LatencyHistogram()
         if report.events:
             edges = np.linspace(0, report.events, _GROUPS + 1)
@@ -129,7 +149,7 @@ class AttachedQuery:
             duration_s=report.duration_s,
             slots=executors,
             events=report.events,
-            work_s=self.cost.row_s() * report.events,
+            work_s=work_s,
             latency_s=latency.mean_s if latency.count else math.nan,
             late_s=latency.quantile_s(0.95) if latency.count else math.nan,
         )

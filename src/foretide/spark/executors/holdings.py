@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -10,6 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import SparkSession
+
+from foretide.spark.records_of_spark import RecordReader
 
 __all__ = ["Holding", "Status", "dispensable", "state_partitions"]
 
@@ -87,8 +88,8 @@ class Status:
     """
 
     def __init__(self, context: Any) -> None:
-        self._jvm, self._store = context._jvm, context._jsc.sc().statusStore()
-        self._mapper: Any = None
+        self._store = context._jsc.sc().statusStore()
+        self._read = RecordReader(context).read
 
     def executors(self) -> list[_Executor]:
         """Return the executors that run."""
@@ -114,14 +115,6 @@ class Status:
                 if len(block["executors"]) == 1:
                     found[str(block["executors"][0])] += 1
         return dict(found)
-
-    def _read(self, records: Any) -> list[dict[str, Any]]:
-        """Return records of Scala; as text, which takes one call and not one for each field."""
-        if self._mapper is None:
-            package = self._jvm.com.fasterxml.jackson
-            mapper = package.databind.ObjectMapper()
-            self._mapper = mapper.registerModule(package.module.scala.DefaultScalaModule())
-        return list(json.loads(self._mapper.writeValueAsString(records)))
 
 
 def state_partitions(spark: SparkSession) -> dict[str, int]:
