@@ -184,7 +184,7 @@ def run_job(place: Place, load: Load, name: str, settings: Mapping[str, str], at
         "FORETIDE_STORE": str(folder / "runs.db"),
     }
     options = load.options(folder)
-    work = ["--wait-ms", str(WAIT_MS), "--rounds", str(ROUNDS), "--trigger", "2"]
+    work = ["--wait-ms", str(WAIT_MS), "--rounds", str(ROUNDS), "--trigger", "5"]
     source = ["--kafka", place.broker, "--topic", name] if place.broker else options
     before = [] if attach is None else [str(launcher_path()), *attach, "--json", str(folder / "attached.json"), "--"]
     job = [sys.executable, *before, str(JOB), *source, *work]

@@ -249,7 +249,7 @@ def write(rows: Sequence[Mapping[str, Any]], options: Options) -> None:
     intro = (
         "examples/plain_job.py on a standalone cluster of two workers with two cores each, from Kafka; ratios of the"
         " attached run to another one of the same round (least to greatest). The highest rate keeps six tenths of four"
-        " executors busy; a batch every two seconds. `dynamic i/b` is Spark's dynamic allocation with an idle time-out"
+        " executors busy; a batch every five seconds. `dynamic i/b` is Spark's dynamic allocation with an idle time-out"
         " of i and a backlog time-out of b seconds; all settings ran in the first round, the one with the least product"
         " of executor-seconds and p95 in all rounds of the first trace."
     )
