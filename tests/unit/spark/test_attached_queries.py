@@ -155,6 +155,18 @@ def test_what_waits_is_what_no_batch_has_taken() -> None:
     assert query.waiting(1003.0) == pytest.approx(300)
 
 
+def test_rows_that_wait_for_the_next_batch_of_a_period_are_no_backlog() -> None:
+    query = AttachedQuery("q", "scores", trigger_s=5.0)
+    query.take(BatchReport.parse(report(0, 1000.0, 1.0, rows=500, end=500)), 1.0)
+    for second in range(1001, 1012):
+        query.know_end(float(second), 500 + 100 * (second - 1000))
+    # The batch that was due at 1005 took what had come by then, and the rest waits for the one at 1010.
+    assert (query.waiting(1009.0), query.overdue(1009.0)) == (pytest.approx(400), 0.0)
+    # Under one that runs until 1012.5, what came from 1000 to 1006 has waited for longer at 1011.
+    query.take(BatchReport.parse(report(1, 1000.5, 12.0, rows=500, end=500)), 1.0)
+    assert query.overdue(1011.0) == pytest.approx(600)
+
+
 class TestCost:
     def test_batches_that_are_all_alike_cost_what_spark_spends_outside_their_job(self) -> None:
         cost = RowCost()

@@ -115,7 +115,10 @@ class StageFigures:
 
 @dataclass
 class StageMemory:
-    """What is remembered of a stage: the sums of a Bayesian regression with forgetting, and the last batch."""
+    """What is remembered of a stage: the sums of a Bayesian regression with forgetting, and the last batch.
+
+    `line` has the sums for work over events: batches, events, their squares, work, events times work, squares of work.
+    """
 
     information: Floats = field(default_factory=lambda: np.zeros((3, 3)))
     moment: Floats = field(default_factory=lambda: np.zeros(3))

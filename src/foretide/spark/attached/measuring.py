@@ -78,7 +78,7 @@ class QueryMeter:
             arrived=arrived,
             passed=arrived,
             processed=np.array([float(sum(batch.run.events for batch in of_query)) for of_query in done]),
-            queued=np.array([query.waiting(until_s) for query in self._queries]),
+            queued=np.array([query.overdue(until_s) for query in self._queries]),
             busy_s=busy_s,
             replicas=self.parts(executors),
             latency_s=latency.mean_s if latency.count else None,
