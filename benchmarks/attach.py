@@ -2,13 +2,13 @@
 
 A standalone cluster of two workers with two cores each, in namespaces of their own (needs root), a Kafka topic at the
 rates of the later half of a trace, and examples/plain_job.py, which has not a word of Foretide. Every round runs it
-with all four executors and attached with one to four; on the first trace also with Spark's dynamic allocation, which
-begins with four as the others do: the first round sweeps its idle time-out, and the others have the setting with the
-least product of executor-seconds and p95. Executors and latencies are those of Spark's own event log. `foretide
-advise` foretells from the log of the static run what the attached one saves. A run takes some three and a half
-minutes. What was measured is kept run by run, with its commit, in `benchmarks/results/attach.jsonl`: the same command
-goes on where it was stopped, and writes the page when five rounds are there. Ratios are of one round, so rounds may
-come from several machines.
+with all four executors and attached with one to four. After all of them, rounds of the first trace run with Spark's
+dynamic allocation, which begins with four as the others do: the first one sweeps its idle time-out, and the others
+have the setting with the least product of executor-seconds and p95. Executors and latencies are those of Spark's own
+event log. `foretide advise` foretells from the log of the static run what the attached one saves. A run takes some
+three and a half minutes. What was measured is kept run by run, with its commit, in `benchmarks/results/attach.jsonl`:
+the same command goes on where it was stopped, and writes the page when five rounds of pairs are there. Ratios are of
+one round, so rounds may come from several machines.
 """
 
 from __future__ import annotations
@@ -55,9 +55,8 @@ STATIC, ATTACHED = "static", "attach"
 DYNAMIC = tuple(f"dynamic {idle}/1" for idle in (1, 5, 60))
 KEPT, KEPT_QUICK = RESULTS / "attach.jsonl", QUICK / "attach.jsonl"
 ROUNDS = 5
-ALTERNATIVES = (STATIC, ATTACHED, *DYNAMIC)
-#: All rounds of both traces, dynamic allocation on the first of them, and what its first round sweeps.
-RUNS = ROUNDS * (2 * len(TRACES) + 1) + len(DYNAMIC) - 1
+PAIR = (STATIC, ATTACHED)
+RUNS = ROUNDS * len(TRACES) * len(PAIR)
 COLUMNS = ("executor_s", "p50_s", "p95_s", "turns", "changes", "cpu_share", "memory_mb", "return_s")
 GUIDE = ROOT / "docs" / "howto" / "attach.md"
 
@@ -78,15 +77,28 @@ def main() -> None:
     kept = KEPT_QUICK if quick else KEPT
     if quick:
         kept.unlink(missing_ok=True)
+    traces = given.parts.split(",")[: 1 if quick else None]
     with place_for(options) as place:
         for number in range(options.repeats):
-            for trace in given.parts.split(",")[: 1 if quick else None]:
-                run_round(place, load_of(trace, options), number, options, given.options.split(), kept)
+            for trace in traces:
+                names = options.size(PAIR, quick=(*PAIR, DYNAMIC[1]), smoke=(ATTACHED,))
+                run_round(place, load_of(trace, options), number, names, options, given.options.split(), kept)
+        finish(options, kept)
+        for number in range(0 if quick or TRACES[0] not in traces else options.repeats):
+            names = dynamic(number, kept_rows(kept))
+            run_round(place, load_of(TRACES[0], options), number, names, options, [], kept)
+    if not quick:
+        finish(options, kept)
+
+
+def finish(options: Options, kept: Path) -> None:
+    """Write the page where all pairs are there, else say how far it is."""
     rows = kept_rows(kept)
-    if quick or len(rows) >= RUNS:
+    pairs = [row for row in rows if row["name"] in PAIR]
+    if options.quick or len(pairs) >= RUNS:
         write(rows, options)
     else:
-        progress(f"{len(rows)} of {RUNS} runs are kept in {kept.relative_to(ROOT)}")
+        progress(f"{len(pairs)} of {RUNS} runs of pairs are kept in {kept.relative_to(ROOT)}")
 
 
 def load_of(trace: str, options: Options) -> Load:
@@ -124,13 +136,17 @@ def settings_of(name: str, executors: int) -> dict[str, str]:
     }
 
 
-def run_round(place: Place, load: Load, number: int, options: Options, more: Sequence[str], kept: Path) -> None:
+def run_round(
+    place: Place,
+    load: Load,
+    number: int,
+    names: Sequence[str],
+    options: Options,
+    more: Sequence[str],
+    kept: Path,
+) -> None:
     """Run every alternative once that is not kept, each round beginning with another one; advise on the static run."""
-    rows = kept_rows(kept)
-    names = options.size(
-        full=alternatives(load.trace, number, rows), quick=(STATIC, ATTACHED, DYNAMIC[1]), smoke=(ATTACHED,)
-    )
-    done = {(row["trace"], row["round"], row["name"]) for row in rows}
+    done = {(row["trace"], row["round"], row["name"]) for row in kept_rows(kept)}
     for name in rotated(names, number):
         if (load.trace, number, name) in done:
             continue
@@ -148,20 +164,18 @@ def run_round(place: Place, load: Load, number: int, options: Options, more: Seq
             **made,
             **found.row(),
         }
-        if name == names[0]:
+        if name == STATIC or options.smoke:
             row["foretold"] = foretold(found.log, place, options)
         keep_row(row, kept)
         progress(f"  {load.trace} {number + 1}/{options.repeats} {name}: {shown(found)}")
 
 
-def alternatives(trace: str, number: int, rows: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-    """Return what runs in a round: Spark's dynamic allocation on the first trace, all settings first, then the best."""
-    if trace != TRACES[0]:
-        return STATIC, ATTACHED
+def dynamic(number: int, rows: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Return the settings of Spark's dynamic allocation for a round: all of them first, then the best."""
     if number == 0:
-        return ALTERNATIVES
-    swept = [row for row in rows if (row["trace"], row["round"]) == (trace, 0) and row["name"] in DYNAMIC]
-    return STATIC, ATTACHED, min(swept, key=lambda row: row["executor_s"] * row["p95_s"])["name"]
+        return DYNAMIC
+    swept = [row for row in rows if (row["trace"], row["round"]) == (TRACES[0], 0) and row["name"] in DYNAMIC]
+    return (min(swept, key=lambda row: row["executor_s"] * row["p95_s"])["name"],)
 
 
 def foretold(log: str, place: Place, options: Options) -> float | None:
@@ -207,7 +221,7 @@ def targets(trace: str, rows: Sequence[Mapping[str, Any]]) -> list[Measured]:
             and (saved := 1 - one[ATTACHED]["executor_s"] / one[STATIC]["executor_s"]) > 0
         ]
     )
-    # The page has the best setting, which all rounds have; the others are in the table of figures.
+    # The best setting, which all rounds have; the others are in the table of figures.
     others = [name for name in DYNAMIC if all(name in one for one in whole)]
     extra_cpu = of([100 * (one[ATTACHED]["cpu_share"] - one[STATIC]["cpu_share"]) for one in whole])
     extra_mb = of([one[ATTACHED]["memory_mb"] - one[STATIC]["memory_mb"] for one in whole])
@@ -250,8 +264,8 @@ def write(rows: Sequence[Mapping[str, Any]], options: Options) -> None:
         "examples/plain_job.py on a standalone cluster of two workers with two cores each, from Kafka; ratios of the"
         " attached run to another one of the same round (least to greatest). The highest rate keeps six tenths of four"
         " executors busy; a batch every five seconds. `dynamic i/b` is Spark's dynamic allocation with an idle time-out"
-        " of i and a backlog time-out of b seconds; all settings ran in the first round, the one with the least product"
-        " of executor-seconds and p95 in all rounds of the first trace."
+        " of i and a backlog time-out of b seconds: all settings ran once, and the one with the least product of"
+        " executor-seconds and p95 in further rounds."
     )
     details = Table(
         "Figures of alternatives, medians over rounds:", ["trace", "alternative", "runs", *COLUMNS], summary(rows)

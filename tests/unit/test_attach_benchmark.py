@@ -52,10 +52,9 @@ def test_targets_are_ratios_of_runs_of_the_same_round() -> None:
 
 
 def test_dynamic_allocation_is_swept_first_and_then_has_its_best_setting() -> None:
-    first, second = attach.TRACES
     swept = [
-        row(name, executor_s=600.0 - at, p95_s=2.0 + at) | {"trace": first} for at, name in enumerate(attach.DYNAMIC)
+        row(name, executor_s=600.0 - at, p95_s=2.0 + at) | {"trace": attach.TRACES[0]}
+        for at, name in enumerate(attach.DYNAMIC)
     ]
-    assert attach.alternatives(first, 0, []) == attach.ALTERNATIVES
-    assert attach.alternatives(first, 3, swept) == ("static", "attach", attach.DYNAMIC[0])
-    assert attach.alternatives(second, 0, swept) == ("static", "attach")
+    assert attach.dynamic(0, []) == attach.DYNAMIC
+    assert attach.dynamic(3, swept) == (attach.DYNAMIC[0],)
