@@ -31,8 +31,9 @@ class FakeScheduler:
         self.stubborn: tuple[str, ...] = ()
         self.cannot_decommission = False
         self.leave_by_themselves, self.starts_at_once = not kills, False
-        #: Executors with running tasks, the jobs that run, and what executors hold.
+        #: Executors with running tasks, those that have finished none yet, the jobs that run, and what executors hold.
         self.busy: set[str] = set()
+        self.unused: set[str] = set()
         self.running: set[int] = set()
         self.held: dict[str, Holding] = {}
         self._next = present
@@ -62,6 +63,9 @@ class FakeScheduler:
 
     def holdings(self) -> Mapping[str, Holding]:
         return self.held
+
+    def untried(self) -> frozenset[str]:
+        return frozenset(self.unused)
 
     def jobs(self) -> frozenset[int]:
         return frozenset(self.running)

@@ -282,6 +282,31 @@ class TestLeadTime:
         executors.observe()
         assert executors.lead_s == 5.0
 
+    def test_an_executor_has_come_with_its_first_task(self) -> None:
+        scheduler, ticks = FakeScheduler(present=1), Ticks()
+        executors = manager(scheduler, ticks, lead_s=5.0)
+        executors.request(2)
+        scheduler.unused = {"1"}
+        ticks.now = 12.0
+        scheduler.come(2)
+        assert executors.keep_house().observed == 2 and executors.lead.learnt() is None
+        ticks.now, scheduler.unused = 17.0, set()
+        executors.keep_house()
+        assert executors.lead_s == 17.0
+
+    def test_one_that_gets_no_task_teaches_when_it_came_and_one_that_goes_nothing(self) -> None:
+        scheduler, ticks = FakeScheduler(present=1), Ticks()
+        executors = manager(scheduler, ticks, lead_s=5.0)
+        executors.request(3)
+        scheduler.unused = {"1", "2"}
+        ticks.now = 12.0
+        scheduler.come(3)
+        executors.keep_house()
+        scheduler.leave("2")
+        ticks.now = 80.0
+        executors.observe()
+        assert executors.lead.learnt() == {"took_s": [12.0]}
+
     def test_what_was_learnt_is_resumed(self) -> None:
         scheduler, ticks = FakeScheduler(present=1), Ticks()
         executors = manager(scheduler, ticks, lead_s=5.0)

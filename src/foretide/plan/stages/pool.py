@@ -149,6 +149,13 @@ class _LaneTable(SlotTable):
     def _tried(self, stage: int) -> Floats:
         return np.stack([np.ones(self._tried_slots.size), self._tried_slots, self._tried_slots], axis=1)
 
+    def _first_s(self, stage: int) -> float:
+        """Return half a period: an interval may have room for one batch only, which takes what a period brings.
+
+        Where rows have waited for longer, the next batch is late and begins at once.
+        """
+        return 0.0 if self._load.coming[stage].waiting else self._stages.trigger(stage) / 2
+
 
 @dataclass(eq=False)
 class _Pool:

@@ -75,6 +75,7 @@ class _Executor:
     cores: int
     tasks: int
     tasks_ever: int
+    tasks_done: int
     blocks: int
 
 
@@ -99,6 +100,7 @@ class Status:
                 cores=int(one["totalCores"]),
                 tasks=int(one["activeTasks"]),
                 tasks_ever=int(one["totalTasks"]),
+                tasks_done=int(one["completedTasks"]),
                 blocks=int(one["rddBlocks"]),
             )
             for one in self._read(self._store.executorList(True))

@@ -1,9 +1,9 @@
-"""How long executors take to come, learnt from those that came."""
+"""How long executors take to come and get to work, learnt from those that did."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,12 +14,15 @@ __all__ = ["LeadTime"]
 
 # As many of the latest executors as count, and the part of them that comes within the lead time.
 _REMEMBERED, _LEVEL = 20, 0.8
+# One that is there and has finished no task for so long is not needed: when it came is all that it can teach.
+_IDLE_S = 60.0
 
 
 class LeadTime:
     """Matches executors that come with requests for them, the oldest request first.
 
-    What has not come after ten minutes is not waited for any longer: quota, not patience, is missing then.
+    The time of an executor ends with its first task: a new virtual machine has classes to load and Python to start, and
+    the batch in which it does so waits for it. What has not come after ten minutes is not waited for any longer: quota, not patience, is missing then.
 
     Parameters
     ----------
@@ -45,6 +48,13 @@ class LeadTime:
         self._asked_at_s: deque[float] = deque()
         self._took_s: deque[float] = deque(maxlen=_REMEMBERED)
         self._given_up = 0
+        # Executors that have come and finished no task yet: when they were asked for, and when they came.
+        self._fresh: dict[str, tuple[float, float]] = {}
+
+    @property
+    def fresh(self) -> bool:
+        """Whether an executor has come that has finished no task yet, as far as is known."""
+        return bool(self._fresh)
 
     def expect(self, missing: int, now_s: float) -> None:
         """Note how many executors are asked for that are not there yet."""
@@ -54,12 +64,17 @@ class LeadTime:
         self._asked_at_s.extend([now_s] * (awaited - len(self._asked_at_s)))
         self._given_up = min(self._given_up, max(0, missing))
 
-    def see(self, executors: Iterable[str], now_s: float) -> None:
-        """Note which executors are there."""
+    def see(self, executors: Iterable[str], now_s: float, untried: Collection[str] = ()) -> None:
+        """Note which executors are there, and which of these have finished no task yet."""
         present = frozenset(executors)
         new = present - present if self._known is None else present - self._known
-        for _ in range(min(len(new), len(self._asked_at_s))):
-            self._took_s.append(now_s - self._asked_at_s.popleft())
+        for id in sorted(new)[: len(self._asked_at_s)]:
+            self._fresh[id] = (self._asked_at_s.popleft(), now_s)
+        for id, (asked_at_s, came_at_s) in list(self._fresh.items()):
+            if id not in present or id not in untried or now_s - came_at_s > _IDLE_S:
+                del self._fresh[id]
+                if id in present:
+                    self._took_s.append((came_at_s if id in untried else now_s) - asked_at_s)
         self._known = present
         while self._asked_at_s and now_s - self._asked_at_s[0] > LONGEST_LEAD_S:
             self._asked_at_s.popleft()

@@ -130,8 +130,10 @@ class ExecutorManager:
             When Spark does not tell.
         """
         with self._target.lock:
-            working = self._target.working()
-            self.lead.see(working, self._ticks())
+            working, now_s = self._target.working(), self._ticks()
+            self.lead.see(working, now_s, working)
+            if self.lead.fresh:
+                self.lead.see(working, now_s, self._scheduler.untried())
             return len(working)
 
     def request_slots(self, slots: int, expected: int | None = None) -> ExecutorCounts:

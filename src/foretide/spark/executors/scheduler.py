@@ -65,6 +65,10 @@ class Scheduler(Protocol):
         """Return what executors hold that would have to be done again without them, by id."""
         ...
 
+    def untried(self) -> frozenset[str]:
+        """Return the ids of executors that have finished no task yet."""
+        ...
+
     def jobs(self) -> frozenset[int]:
         """Return the jobs that run."""
         ...
@@ -130,6 +134,10 @@ class SparkScheduler:
         return {
             one.id: Holding(one.tasks, only.get(one.id, 0), state.get(one.id, 0)) for one in self._status.executors()
         }
+
+    def untried(self) -> frozenset[str]:
+        """Return the ids of executors that have finished no task yet."""
+        return frozenset(one.id for one in self._status.executors() if one.tasks_done == 0)
 
     def jobs(self) -> frozenset[int]:
         """Return the jobs that run."""
