@@ -7,8 +7,8 @@ dynamic allocation, which begins with four as the others do: the first one sweep
 have the setting with the least product of executor-seconds and p95. Executors and latencies are those of Spark's own
 event log. `foretide advise` foretells from the log of the static run what the attached one saves. A run takes some
 three and a half minutes. What was measured is kept run by run, with its commit, in `benchmarks/results/attach.jsonl`:
-the same command goes on where it was stopped, and writes the page when five rounds of pairs are there. Ratios are of
-one round, so rounds may come from several machines.
+the same command goes on where it was stopped, and writes the page of a trace when its five rounds of pairs are there.
+Ratios are of one round, so rounds may come from several machines.
 """
 
 from __future__ import annotations
@@ -56,7 +56,6 @@ DYNAMIC = tuple(f"dynamic {idle}/1" for idle in (1, 5, 60))
 KEPT, KEPT_QUICK = RESULTS / "attach.jsonl", QUICK / "attach.jsonl"
 ROUNDS = 5
 PAIR = (STATIC, ATTACHED)
-RUNS = ROUNDS * len(TRACES) * len(PAIR)
 COLUMNS = ("executor_s", "p50_s", "p95_s", "turns", "changes", "cpu_share", "memory_mb", "return_s")
 GUIDE = ROOT / "docs" / "howto" / "attach.md"
 
@@ -69,6 +68,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=ROUNDS, help=f"rounds; the page is written from {ROUNDS} on")
     parser.add_argument("--parts", default=",".join(TRACES), help=f"of {', '.join(TRACES)}")
     parser.add_argument("--options", default="", help="further options of foretide attach")
+    parser.add_argument("--no-run", action="store_true", help="only write the page from what is kept")
     parser.add_argument("--results", type=Path)
     parser.add_argument("--markdown", type=Path)
     given = parser.parse_args()
@@ -77,6 +77,9 @@ def main() -> None:
     kept = KEPT_QUICK if quick else KEPT
     if quick:
         kept.unlink(missing_ok=True)
+    if given.no_run:
+        finish(options, kept)
+        return
     traces = given.parts.split(",")[: 1 if quick else None]
     with place_for(options) as place:
         for number in range(options.repeats):
@@ -92,13 +95,16 @@ def main() -> None:
 
 
 def finish(options: Options, kept: Path) -> None:
-    """Write the page where all pairs are there, else say how far it is."""
-    rows = kept_rows(kept)
-    pairs = [row for row in rows if row["name"] in PAIR]
-    if options.quick or len(pairs) >= RUNS:
-        write(rows, options)
-    else:
-        progress(f"{len(pairs)} of {RUNS} runs of pairs are kept in {kept.relative_to(ROOT)}")
+    """Write the page of those traces of which all pairs are there; say how far the others are."""
+    rows, whole = kept_rows(kept), []
+    for trace in dict.fromkeys(row["trace"] for row in rows):
+        pairs = [row for row in rows if row["trace"] == trace and row["name"] in PAIR]
+        if options.quick or len(pairs) >= ROUNDS * len(PAIR):
+            whole.append(trace)
+        else:
+            progress(f"{trace}: {len(pairs)} of {ROUNDS * len(PAIR)} runs are kept in {kept.relative_to(ROOT)}")
+    if whole:
+        write([row for row in rows if row["trace"] in whole], options)
 
 
 def load_of(trace: str, options: Options) -> Load:

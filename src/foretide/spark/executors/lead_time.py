@@ -22,7 +22,8 @@ class LeadTime:
     """Matches executors that come with requests for them, the oldest request first.
 
     The time of an executor ends with its first task: a new virtual machine has classes to load and Python to start, and
-    the batch in which it does so waits for it. What has not come after ten minutes is not waited for any longer: quota, not patience, is missing then.
+    the batch in which it does so waits for it. What has not come after ten minutes is not waited for any longer: quota,
+    not patience, is missing then.
 
     Parameters
     ----------
