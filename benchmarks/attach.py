@@ -6,9 +6,9 @@ with all four executors and attached with one to four. After all of them, rounds
 dynamic allocation, which begins with four as the others do: the first one sweeps its idle time-out, and the others
 have the setting with the least product of executor-seconds and p95. Executors and latencies are those of Spark's own
 event log. `foretide advise` foretells from the log of the static run what the attached one saves. A run takes some
-three and a half minutes. What was measured is kept run by run, with its commit, in `benchmarks/results/attach.jsonl`:
-the same command goes on where it was stopped, and writes the page of a trace when its five rounds of pairs are there.
-Ratios are of one round, so rounds may come from several machines.
+six minutes. What was measured is kept run by run, with its commit, in `benchmarks/results/attach.jsonl`: the same
+command goes on where it was stopped, and writes the page of a trace when its five rounds of pairs are there. Ratios
+are of one round, so rounds may come from several machines.
 """
 
 from __future__ import annotations
@@ -108,9 +108,9 @@ def finish(options: Options, kept: Path) -> None:
 
 
 def load_of(trace: str, options: Options) -> Load:
-    """Return the input: ten minutes of a trace in two and a half."""
-    seconds = options.size(150.0, quick=75.0, smoke=20.0)
-    return Load(trace, speed=options.size(4.0, 8.0, 8.0), seconds=seconds, peak=options.size(PEAK, PEAK, 0.6))
+    """Return the input: ten minutes of a trace in five."""
+    seconds = options.size(300.0, quick=75.0, smoke=20.0)
+    return Load(trace, speed=options.size(2.0, 8.0, 8.0), seconds=seconds, peak=options.size(PEAK, PEAK, 0.6))
 
 
 @contextmanager

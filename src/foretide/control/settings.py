@@ -185,14 +185,11 @@ class ControlSettings(Settings):
 def attached_control() -> ControlSettings:
     """Return the set-up for an application of the user's own unless something else is said.
 
-    Executors take longer to come than slots, and a query tells of itself only once a batch. The patience is what leaves
-    the p95 within a fifth of what the most executors give, on made-up inputs in the simulator. In a driver that is not
+    Executors take longer to come than slots, and a query tells of itself only once a batch. In a driver that is not
     ours, nothing is trained that takes much memory.
     """
     return ControlSettings(
-        loop=LoopSettings(td_s=5.0, sample_s=1.0, stale_after_s=60.0),
-        planners={"foretide": {"patience": 1.5}},
-        forecasters={"auto": {"dear": []}},
+        loop=LoopSettings(td_s=5.0, sample_s=1.0, stale_after_s=60.0), forecasters={"auto": {"dear": []}}
     )
 
 

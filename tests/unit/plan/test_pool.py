@@ -101,6 +101,13 @@ class TestPool:
         assert plan.counts.tolist() == [4]
         assert late == pytest.approx(2.68, rel=0.06)
 
+    def test_a_batch_of_a_period_as_long_as_an_interval_has_all_rows_of_the_period(self) -> None:
+        # 40 rows a second, a batch every ten seconds: 1 s, and 4 s of work on the slots; rows wait for up to ten.
+        plan = decide(Foretide(), 1, 40.0, trigger_s=10.0)
+        p50, p95 = (next(term.values for term in plan.terms if term.symbol == name) for name in ("p50", "p95"))
+        took_s = 1.0 + 4.0 / int(plan.counts[0])
+        assert (p50, p95) == (pytest.approx(5.0 + took_s, rel=0.05), pytest.approx(9.5 + took_s, rel=0.05))
+
     def test_a_longer_promise_takes_fewer_and_none_that_cannot_keep_up(self) -> None:
         counts = [int(decide(Foretide(slo=slo), 1, 100.0).counts[0]) for slo in ("p95<2700ms", "p95<4s", "p95<60s")]
         assert counts == sorted(counts, reverse=True)
