@@ -149,13 +149,6 @@ class _LaneTable(SlotTable):
     def _tried(self, stage: int) -> Floats:
         return np.stack([np.ones(self._tried_slots.size), self._tried_slots, self._tried_slots], axis=1)
 
-    def _first_s(self, stage: int) -> float:
-        """Return half a period: an interval may have room for one batch only, which takes what a period brings.
-
-        Where rows have waited for longer, the next batch is late and begins at once.
-        """
-        return 0.0 if self._load.coming[stage].waiting else self._stages.trigger(stage) / 2
-
 
 @dataclass(eq=False)
 class _Pool:
@@ -197,9 +190,13 @@ class _Pool:
         assert stages is not None
         name = stages.names[lane]
         alone = replace(stages, names=(name,), members=((lane,),), lanes=(stages.lanes[lane],), hired=(False,))
-        coming, rate = self.load.coming[lane], max(float(self.found.weight @ self.load.coming[lane].during), 1e-9)
+        coming, trigger_s = self.load.coming[lane], stages.trigger(lane)
+        if not coming.waiting:
+            # An interval may have room for one batch only, which takes what a period brings. A late one begins at once.
+            coming = replace(coming, first_s=trigger_s / 2)
         # An event's own work has its part of what a batch takes in any case.
-        work_s = coming.event_s + self.figures[lane].batch_rate(stages.trigger(lane)) / rate
+        rate = max(float(self.found.weight @ coming.during), 1e-9)
+        work_s = coming.event_s + self.figures[lane].batch_rate(trigger_s) / rate
         return _LaneTable(
             slots,
             replace(self.situation, stages=alone),

@@ -42,6 +42,8 @@ class StageInput:
         Events per second until the plan is at work, and while it is.
     event_s : float
         The work of one event in the stage.
+    first_s : float
+        Seconds until its next batch begins.
     """
 
     waiting: float
@@ -49,6 +51,7 @@ class StageInput:
     before: Floats
     during: Floats
     event_s: float
+    first_s: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +92,6 @@ def roll_stage(
     horizon_s: float,
     quantile: float | None,
     rhythm: tuple[float, float, float],
-    first_s: float = 0.0,
 ) -> StageLatency:
     """Return the latencies of a stage for each of the `ways` to hire slots.
 
@@ -113,8 +115,6 @@ def roll_stage(
         Which quantile to return; it takes ten times as long as all the rest.
     rhythm : tuple of float
         Seconds between the starts of two batches at least; seconds of work admitted; cores, infinite if unlimited.
-    first_s : float
-        Seconds until the first batch begins.
     """
     shape = (len(ways), coming.during.size * _NOISE.size)
     found = tuple(np.full(shape, np.nan) for _ in range(5))
@@ -123,9 +123,8 @@ def roll_stage(
     _roll(
         parts,
         figures.doubt,
-        np.array(
-            [coming.waiting, coming.last, coming.event_s, *present, figures.activation_s, horizon_s, level, first_s]
-        ),
+        np.array([coming.waiting, coming.last, coming.event_s, *present, figures.activation_s, horizon_s, level]),
+        coming.first_s,
         np.array(rhythm),
         coming.before,
         coming.during,
@@ -140,6 +139,7 @@ def _roll(
     parts: Floats,
     doubt: Floats,
     state: Floats,
+    first_s: float,
     rhythm: Floats,
     before: Floats,
     during: Floats,
@@ -157,7 +157,7 @@ def _roll(
         for level in range(_NOISE.size):
             column, rates, noise = case * _NOISE.size + level, (before[case], during[case]), _NOISE[level]
             # Until the plan is at work, all ways are the present one.
-            until = (state[9], activation_s, 0.0)
+            until = (first_s, activation_s, 0.0)
             _, _, _, begins_s, taken = _roll_one(known, rates, state[3:6], noise, until, 0, noted)
             for row in range(len(ways)):
                 stretch = (begins_s, ends_s, taken)

@@ -215,12 +215,7 @@ class SlotTable:
             horizon_s=self._td_s,
             quantile=quantile,
             rhythm=(shared.trigger(stage), shared.batch_target_s, cores),
-            first_s=self._first_s(stage),
         )
-
-    def _first_s(self, stage: int) -> float:
-        """Return when the next batch begins: at once, where batches are short against an interval."""
-        return 0.0
 
     def _hired_now(self, stage: int) -> Way:
         """Return how slots are hired until the plan is at work."""
