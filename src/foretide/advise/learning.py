@@ -75,16 +75,19 @@ def learn_query(application: LoggedApplication, query: LoggedQuery, origin_s: fl
     """Return what the log tells about a query; instants are seconds since `origin_s`."""
     trigger_s = trigger_seconds(query.batches)
     batches = query.batches[_COLD:] if len(query.batches) >= _ENOUGH else query.batches
+    told = [batch for batch in batches if math.isfinite(batch.ran_s)]
+    # A log may miss a stage here and there.
+    by_tasks = 2 * len(told) > len(batches)
+    batches = told if by_tasks else batches
     cores = application.cores
     shape = QueryModel("", ArrivalCurve.of([(0.0, 0.0)]), 0.0, 0.0, tasks=query.tasks)
     slots = [
         max(shape.side_by_side(float(max(1, application.executors_at(batch.began_at_s)) * cores)), 1.0)
         for batch in batches
     ]
-    told = [math.isfinite(batch.ran_s) for batch in batches]
-    row_s = math.nan if all(told) else _row_seconds(batches, slots)
+    row_s = math.nan if by_tasks else _row_seconds(batches, slots)
     pool = SharedSlots((query.name,), ((0,),), (1,), (max(1, math.ceil(max(slots))),), trigger_s=trigger_s)
-    model = BatchModel(pool, fixed_work=all(told))
+    model = BatchModel(pool, fixed_work=by_tasks)
     for batch, beside in zip(batches, slots, strict=True):
         model.learn(
             BatchRun(
@@ -93,7 +96,7 @@ def learn_query(application: LoggedApplication, query: LoggedQuery, origin_s: fl
                 duration_s=batch.duration_s,
                 slots=round(beside),
                 events=batch.rows,
-                work_s=batch.ran_s if all(told) else batch.rows * row_s,
+                work_s=batch.ran_s if by_tasks else batch.rows * row_s,
             )
         )
     known = model.figures(0)

@@ -204,10 +204,6 @@ class StagePolicy:
 
         return (
             term("e", "work of one event in its stage", [one.event_s for one in load.coming], "s"),
-            *(
-                (term("e₀", "work of a batch without events", [one.batch_s for one in figures], "s"),)
-                * self._fixed_work
-            ),
             term("d₀", "time to start a batch", [one.start_s for one in figures], "s"),
             term("d₁", "time per slot", [one.slot_s for one in figures], "s"),
             term("κ", "slowest task over the mean", [one.skew for one in figures]),

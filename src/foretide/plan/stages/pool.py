@@ -84,6 +84,12 @@ class PoolPolicy(StagePolicy):
         warnings = () if promise is None else self._pool_warnings(choice, promise, risk, figures)
         return StageDecision(choice, 0.0, load.busy, {}, terms, warnings)
 
+    def _model_terms(self, figures: list[StageFigures], load: StageLoad) -> tuple[Term, ...]:
+        """Add the work of batches to that of events."""
+        event, *others = super()._model_terms(figures, load)
+        batch = self.stages.spread(np.array([one.batch_s for one in figures]))
+        return (event, Term("e₀", "work of a batch without events", event.equation, batch, "s"), *others)
+
     def _choice_terms(self, choice: SlotChoice, prices: SlotPrices, promise: Promise | None) -> tuple[Term, ...]:
         """Leave out how slots follow the batches: those of a pool do not."""
         return tuple(term for term in super()._choice_terms(choice, prices, promise) if term.symbol != "w")
@@ -169,15 +175,15 @@ class _Pool:
         # A pool of which nothing is known yet stays as it is.
         self.sizes = np.unique(every).astype(np.float64) if known.any() else np.array([float(present)])
         self.lanes = np.flatnonzero(known).tolist() if known.any() else [0]
-        # Slots that batches with the rows expected keep busy, by lane.
-        stages = self.situation.stages
-        assert stages is not None
-        self.busy = [
-            figures.skew
-            * (one.event_s * float(self.found.weight @ one.during) + figures.batch_rate(stages.trigger(lane)))
-            for lane, (one, figures) in enumerate(zip(self.load.coming, self.figures, strict=True))
-        ]
+        self.busy = [self._busy(lane) for lane in range(len(self.figures))]
         self.tables = [self._table(lane) for lane in self.lanes]
+
+    def _busy(self, lane: int) -> float:
+        """Return the slots that batches of a lane keep busy with the rows expected."""
+        stages, coming, figures = self.situation.stages, self.load.coming[lane], self.figures[lane]
+        assert stages is not None
+        rows = coming.event_s * float(self.found.weight @ coming.during)
+        return figures.skew * (rows + figures.batch_rate(stages.trigger(lane)))
 
     def _slots(self, lane: int) -> Floats:
         """Return what pools of all sizes have for a lane."""
