@@ -158,8 +158,6 @@ def run_round(
             continue
         topic = re.sub(r"[^a-z0-9]+", "-", f"{load.trace}-{number}-{name}")
         attach = ["--executors", f"1:{place.executors}", *more] if name == ATTACHED else None
-        if options.quick and attach is not None:
-            attach += ["--td", "5"]
         found = run_job(place, load, topic, settings_of(name, place.executors), attach)
         made = {"commit": commit(), "processor": machine_facts()["processor"]}
         row = {
@@ -171,7 +169,7 @@ def run_round(
             **found.row(),
         }
         if name == STATIC or options.smoke:
-            row["foretold"] = foretold(found.log, place, options)
+            row["foretold"] = foretold(found.log, place)
         keep_row(row, kept)
         progress(f"  {load.trace} {number + 1}/{options.repeats} {name}: {shown(found)}")
 
@@ -184,11 +182,10 @@ def dynamic(number: int, rows: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     return (min(swept, key=lambda row: row["executor_s"] * row["p95_s"])["name"],)
 
 
-def foretold(log: str, place: Place, options: Options) -> float | None:
+def foretold(log: str, place: Place) -> float | None:
     """Return the part of the executor-seconds of a run that `foretide advise` says would be saved, by its log."""
-    td = ["--td", "5"] if options.quick else []
     command = [sys.executable, "-c", "from foretide.cli import main; main()", "advise", log]
-    command += ["--executors", f"1:{place.executors}", *td, "--json", "-"]
+    command += ["--executors", f"1:{place.executors}", "--json", "-"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         progress(f"  advise: {done.stderr.strip()[-300:]}")

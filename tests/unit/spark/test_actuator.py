@@ -294,6 +294,15 @@ class TestLeadTime:
         executors.keep_house()
         assert executors.lead_s == 17.0
 
+    def test_where_nobody_says_who_has_finished_a_task_executors_count_from_when_they_came(self) -> None:
+        scheduler, ticks = FakeScheduler(present=1), Ticks()
+        executors = manager(scheduler, ticks, lead_s=5.0)
+        executors.request(2)
+        del scheduler.unused
+        ticks.now = 12.0
+        scheduler.come(2)
+        assert executors.keep_house().observed == 2 and executors.lead_s == 12.0
+
     def test_one_that_gets_no_task_teaches_when_it_came_and_one_that_goes_nothing(self) -> None:
         scheduler, ticks = FakeScheduler(present=1), Ticks()
         executors = manager(scheduler, ticks, lead_s=5.0)

@@ -119,15 +119,12 @@ class AttachedQuery:
             self._flow = EvenFlow(self.curve, from_s)
         return self._flow.read(until_s) if self.active else 0.0
 
-    def waiting(self, at_s: float) -> float:
-        """Return the rows that had come by an instant, and that no batch had taken."""
-        return self._waiting(at_s, since_s=at_s)
-
     def overdue(self, at_s: float) -> float:
         """Return the rows that have waited for longer than a period of batches; all others only wait for theirs."""
-        return self._waiting(at_s, since_s=at_s - max(self.trigger_s, self.cost.start_s()))
+        return self.waiting(at_s, for_s=max(self.trigger_s, self.cost.start_s()))
 
-    def _waiting(self, at_s: float, since_s: float) -> float:
+    def waiting(self, at_s: float, for_s: float = 0.0) -> float:
+        """Return the rows that no batch had taken by an instant, and that had come so many seconds before it."""
         last = self.last
         if last is None or not self.active:
             return 0.0
@@ -137,7 +134,7 @@ class AttachedQuery:
             # The batch under way took what there was, or as much as the last one where that left something behind.
             most = last.events if last.behind else math.inf
             taken += min(most, max(0.0, self.curve.rows_at(begins_s) - taken))
-        return max(0.0, self.curve.rows_at(since_s) - taken)
+        return max(0.0, self.curve.rows_at(at_s - for_s) - taken)
 
     def collect(self) -> list[BatchDone]:
         """Return the batches that ended since the last call."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -52,11 +52,6 @@ class LeadTime:
         # Executors that have come and finished no task yet: when they were asked for, and when they came.
         self._fresh: dict[str, tuple[float, float]] = {}
 
-    @property
-    def fresh(self) -> bool:
-        """Whether an executor has come that has finished no task yet, as far as is known."""
-        return bool(self._fresh)
-
     def expect(self, missing: int, now_s: float) -> None:
         """Note how many executors are asked for that are not there yet."""
         awaited = max(0, missing - self._given_up)
@@ -65,17 +60,20 @@ class LeadTime:
         self._asked_at_s.extend([now_s] * (awaited - len(self._asked_at_s)))
         self._given_up = min(self._given_up, max(0, missing))
 
-    def see(self, executors: Iterable[str], now_s: float, untried: Collection[str] = ()) -> None:
-        """Note which executors are there, and which of these have finished no task yet."""
+    def see(
+        self, executors: Iterable[str], now_s: float, untried: Callable[[], Collection[str]] = frozenset[str]
+    ) -> None:
+        """Note which executors are there; `untried`, those that have finished no task, is asked where one is new."""
         present = frozenset(executors)
         new = present - present if self._known is None else present - self._known
         for id in sorted(new)[: len(self._asked_at_s)]:
             self._fresh[id] = (self._asked_at_s.popleft(), now_s)
+        idle = untried() if self._fresh else ()
         for id, (asked_at_s, came_at_s) in list(self._fresh.items()):
-            if id not in present or id not in untried or now_s - came_at_s > _IDLE_S:
+            if id not in present or id not in idle or now_s - came_at_s > _IDLE_S:
                 del self._fresh[id]
                 if id in present:
-                    self._took_s.append((came_at_s if id in untried else now_s) - asked_at_s)
+                    self._took_s.append((came_at_s if id in idle else now_s) - asked_at_s)
         self._known = present
         while self._asked_at_s and now_s - self._asked_at_s[0] > LONGEST_LEAD_S:
             self._asked_at_s.popleft()

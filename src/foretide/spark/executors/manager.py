@@ -130,10 +130,8 @@ class ExecutorManager:
             When Spark does not tell.
         """
         with self._target.lock:
-            working, now_s = self._target.working(), self._ticks()
-            self.lead.see(working, now_s, working)
-            if self.lead.fresh:
-                self.lead.see(working, now_s, self._scheduler.untried())
+            working = self._target.working()
+            self.lead.see(working, self._ticks(), self._untried)
             return len(working)
 
     def request_slots(self, slots: int, expected: int | None = None) -> ExecutorCounts:
@@ -250,6 +248,15 @@ class ExecutorManager:
         except Exception:
             _LOG.debug("nobody says what executors hold; the youngest go", exc_info=True)
             return {}
+
+    def _untried(self) -> frozenset[str]:
+        try:
+            return self._scheduler.untried()
+        except Exception:
+            _LOG.debug(
+                "nobody says which executors have finished a task; they count from when they came", exc_info=True
+            )
+            return frozenset()
 
     def _tell_of_missing(self, counts: ExecutorCounts, now_s: float) -> None:
         """Tell once of executors that do not come, and once that they have."""
