@@ -30,6 +30,7 @@ from foretide.kafka import Broker, BrokerError, KafkaError, TopicError
 from foretide.spark import EngineSettings
 from foretide.spark.driver.running_topology import RunningTopology, start
 from foretide.spark.errors import CheckpointError, OperatorError
+from foretide.spark.live.runner import LiveRunner
 from foretide.topology import Topology, flow
 from foretide.transport.dead_letters import read_letters
 
@@ -177,6 +178,95 @@ class TestFromTopicToTopic:
         [letter] = read_letters(running.dead_letters).to_pylist()
         assert (letter["operator"], letter["error"]) == ("in", "WorkerDied")
         assert json.loads(json.loads(letter["event"]))["id"] == 40
+
+
+class TestThroughTopics:
+    """Live stages that hand rows to each other: over queued edges, and where rows change tasks."""
+
+    @pytest.mark.parametrize("given", [{"grouping": "fields:text"}, {"queued": True}])
+    def test_every_event_passes_every_stage_once(
+        self, spark: SparkSession, topics: Topics, tmp_path: Path, given: dict[str, Any]
+    ) -> None:
+        source, sink = topics.create(), topics.create()
+        topics.send(source, 0, 1_000)
+        with start(two_stages(topics, source, sink, given, ending="latest"), spark, tmp_path, LIVE) as running:
+            running.wait()
+            [edge], totals = running.graph.stages[1].inputs, running.by_operator()
+            inner = running.inputs()[edge.name]
+        assert numbers(topics, sink) == good(1_000)
+        # The latency is that since the event came, not since the last stage.
+        assert running.latency().count == 1_000 - len(unlucky(1_000))
+        assert (totals["twice"].rows_in, totals["check"].rows_in) == (1_000, 1_000)
+        assert inner.done >= 1_000 and inner.backlog == 0 and not inner.is_source
+        [first, second] = running._stages
+        assert first.totals.latency.count == 0 and second.totals.latency.count > 0
+        letters = read_letters(running.dead_letters).to_pylist()
+        assert {json.loads(row["event"])["id"] for row in letters} == unlucky(1_000)
+
+    def test_nothing_is_lost_when_workers_of_either_stage_die_and_a_later_start_goes_on(
+        self, spark: SparkSession, topics: Topics, tmp_path: Path
+    ) -> None:
+        source, sink = topics.create(), topics.create()
+        topology = two_stages(topics, source, sink, {"grouping": "fields:id"})
+        with Feeder(topics, source, 2, 300) as feeder:
+            with start(topology, spark, tmp_path, LIVE) as running:
+                for runner in [*running._stages, *running._stages]:
+                    assert isinstance(runner, LiveRunner)
+                    done = runner.totals.rows
+                    wait_for(lambda: runner.totals.rows > done + 200, check=running.check)  # noqa: B023
+                    os.kill(next(iter(runner.processes.values())), signal.SIGKILL)
+            # What one stage has sent is through the other when a run stops.
+            assert all(runner.backlog() == 0 for runner in running._stages if not runner.stage.sources)
+        with start(topology, spark, tmp_path, LIVE) as running:
+            wait_for(lambda: running.inputs()["in"].done >= feeder.sent, check=running.check)
+            [edge] = running.graph.stages[1].inputs
+            runner = running._stages[1]
+            assert isinstance(runner, LiveRunner)
+            wait_for(lambda: runner.backlog() == 0, check=running.check)
+            runner._forget_edges()
+            [topic] = [plan.topic for name, plan in runner._topics.plans.items() if name == edge.name]
+            held = topics.cluster.offsets(topic)
+        assert numbers(topics, sink) == good(feeder.sent)
+        # What is through is not kept.
+        assert sum(offsets.first for offsets in held.values()) >= feeder.sent
+        assert sum(offsets.end - offsets.first for offsets in held.values()) < 100
+
+    def test_an_event_that_kills_workers_of_the_second_stage_is_shown(
+        self, spark: SparkSession, topics: Topics, tmp_path: Path
+    ) -> None:
+        source, sink = topics.create(), topics.create()
+        topics.send(source, 0, 60)
+        job, given = flow("deadly"), {"servers": topics.broker.servers}
+        rows = job.source("in", "kafka", topic=source, schema="id long, text string", ending="latest", **given)
+        rows = rows.operator("twice", live_driver.double, mode="arrow").operator("die", die_on_forty, queued=True)
+        rows.sink("out", "kafka", topic=sink, **given)
+        with start(job.build(), spark, tmp_path, LIVE) as running:
+            running.wait()
+        assert Counter(row["id"] for row in topics.read(sink)) == Counter(set(range(60)) - {40})
+        [letter] = read_letters(running.dead_letters).to_pylist()
+        event = json.loads(letter["event"])
+        assert letter["error"] == "WorkerDied" and (event["id"], event["twice"]) == (40, 80)
+
+    def test_more_live_stages_than_cores_are_refused(
+        self, spark: SparkSession, topics: Topics, tmp_path: Path
+    ) -> None:
+        source, sink = topics.create(), topics.create()
+        job, given = flow("many"), {"servers": topics.broker.servers}
+        rows = job.source("in", "kafka", topic=source, schema="id long, text string", **given)
+        for name in ("a", "b"):
+            rows = rows.operator(name, keep, mode="arrow", queued=True)
+        rows.sink("out", "kafka", topic=sink, **given)
+        with pytest.raises(ConfigError, match=r"live stages a, b, in: expected 3 cores.*got 2 \(local"):
+            start(job.build(), spark, tmp_path, LIVE)
+
+
+def two_stages(topics: Topics, source: str, sink: str, given: dict[str, Any], **options: Any) -> Topology:
+    job, where = flow("two"), {"servers": topics.broker.servers}
+    rows = job.source("in", "kafka", topic=source, schema="id long, text string", **where, **options)
+    rows = rows.operator("twice", live_driver.double, mode="arrow", replicas=(1, 2))
+    rows = rows.operator("check", live_driver.check, mode="rows", replicas=(1, 3), **given)
+    rows.sink("out", "kafka", topic=sink, key="id", **where)
+    return job.build()
 
 
 def keep(batch: pa.RecordBatch) -> pa.RecordBatch:

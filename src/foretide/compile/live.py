@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from foretide.compile.queues import QueueLimits
-from foretide.compile.stages import Stage, StageGraph
+from foretide.compile.stages import Stage, StageGraph, compile_stages
 from foretide.errors import ConfigError
 from foretide.topology import Sink, Source
 
-__all__ = ["check_live", "live_stages"]
+__all__ = ["check_live", "live_stages", "origins", "over_topics"]
+
+# Groupings that go by the rows alone: others ask about tasks, of which a topic knows nothing.
+_BY_ROWS = ("shuffle", "fields", "partial-key", "global")
 
 
 def live_stages(graph: StageGraph, live: bool | Sequence[str]) -> frozenset[str]:
@@ -34,15 +38,34 @@ def live_stages(graph: StageGraph, live: bool | Sequence[str]) -> frozenset[str]
     return frozenset(live)
 
 
-def check_live(graph: StageGraph, live: frozenset[str], limits: Mapping[str, QueueLimits] | None = None) -> None:
+def over_topics(graph: StageGraph, live: frozenset[str]) -> StageGraph:
+    """Return the stages with those marked that are live, cut where their rows change tasks, and topics between them.
+
+    Where rows would be exchanged inside a live stage, they go through a topic to a live stage of its own.
+
+    Raises
+    ------
+    TopologyError
+        When a stage cannot be cut there, since rows come another way, too.
+    """
+    inside = {element for stage in graph.stages if stage.id in live for element in stage.elements}
+    topics = frozenset(
+        plan.number
+        for stage in graph.stages
+        for plan in stage.edges
+        if plan.link in ("exchanged", "queued") and {plan.edge.start, plan.edge.end} <= inside
+    )
+    found = compile_stages(graph.topology, topics) if topics else graph
+    return replace(found, live=frozenset(stage.id for stage in found.stages if stage.elements[0] in inside))
+
+
+def check_live(graph: StageGraph, limits: Mapping[str, QueueLimits] | None = None) -> None:
     """Refuse to run stages live that cannot be, with all reasons, stage by stage.
 
     Parameters
     ----------
     graph : StageGraph
-        The stages.
-    live : frozenset of str
-        Those that are to be live.
+        The stages, with those marked that are to be live.
     limits : mapping of str to QueueLimits, optional
         What queues may hold, by input.
 
@@ -52,7 +75,7 @@ def check_live(graph: StageGraph, live: frozenset[str], limits: Mapping[str, Que
         Naming what is in the way.
     """
     bounded = {name for name, own in (limits or {}).items() if own != QueueLimits()}
-    found = {stage.id: tuple(_reasons(stage, bounded)) for stage in graph.stages if stage.id in live}
+    found = {stage.id: tuple(_reasons(graph, stage, bounded)) for stage in graph.stages if stage.id in graph.live}
     if refused := {id: reasons for id, reasons in found.items() if reasons}:
         raise ConfigError(
             "live",
@@ -62,36 +85,45 @@ def check_live(graph: StageGraph, live: frozenset[str], limits: Mapping[str, Que
         )
 
 
-def _reasons(stage: Stage, bounded: set[str]) -> Iterator[str]:
+def _reasons(graph: StageGraph, stage: Stage, bounded: set[str]) -> Iterator[str]:
     """Yield why a stage cannot be live."""
     for source in stage.sources:
         if source.connector.kind != "kafka":
             yield f"source {source.id!r} is of kind {source.connector.kind!r}, which has no offsets in Kafka"
     for plan in stage.inputs:
-        yield f"it reads the queued edge '{plan.edge}', whose log is read in batches"
+        if plan.link == "queued":
+            yield f"it reads the queued edge '{plan.edge}' from a stage that runs in batches"
     for operator in stage.operators:
         if operator.on_frames:
             yield f"operator {operator.id!r} works on DataFrames, which Spark runs in batches"
         elif operator.state or operator.stateful:
             yield f"operator {operator.id!r} keeps state, which is committed with a batch"
     for plan in stage.edges:
-        if plan.link == "exchanged":
-            yield f"rows change tasks on the edge '{plan.edge}' ({plan.edge.grouping})"
-        elif plan.link == "queued":
-            yield f"it writes the queued edge '{plan.edge}', whose log is written in batches"
+        if plan.link == "queued":
+            yield f"it writes the queued edge '{plan.edge}' for a stage that runs in batches"
+        elif plan.link == "topic" and plan.edge.grouping.name not in _BY_ROWS:
+            yield f"rows change tasks on the edge '{plan.edge}' ({plan.edge.grouping}), which asks about tasks"
     for sink in stage.sinks:
         if sink.connector.kind not in ("kafka", "postgres"):
             yield f"sink {sink.id!r} is of kind {sink.connector.kind!r}, which has no transactions with offsets in them"
     for name in _inputs(stage):
         if name in bounded:
             yield f"the queue of {name!r} has a limit, which drops events when a batch is planned"
-    if len({sink.connector.kind for sink in stage.sinks} & {"kafka", "postgres"}) > 1:
-        yield f"{_and(sink.id for sink in stage.sinks)} are in Kafka and in PostgreSQL, and a transaction is of one"
-    ends: tuple[Source | Sink, ...] = (*stage.sources, *stage.sinks)
+    written = {sink.id: sink.connector.kind for sink in stage.sinks}
+    written |= {str(plan.edge): "kafka" for plan in stage.edges if plan.link == "topic"}
+    if len(set(written.values()) & {"kafka", "postgres"}) > 1:
+        yield f"{_and(written)} are in Kafka and in PostgreSQL, and a transaction is of one"
+    ends: tuple[Source | Sink, ...] = (*origins(graph, stage), *stage.sinks)
     for kind, option, where in (("kafka", "servers", "clusters"), ("postgres", "url", "databases")):
         places = {str(end.connector.options.get(option)): end.id for end in ends if end.connector.kind == kind}
         if len(places) > 1:
             yield f"{_and(places.values())} are in different {where}, and a transaction is of one"
+
+
+def origins(graph: StageGraph, stage: Stage) -> tuple[Source, ...]:
+    """Return the sources of a stage, and of all stages before it: topics between them are in the same cluster."""
+    before = (graph.stage_of(plan.edge.start) for plan in stage.inputs)
+    return (*stage.sources, *(source for other in before for source in origins(graph, other)))
 
 
 def _and(names: Iterable[str]) -> str:

@@ -64,7 +64,7 @@ def check_queues(topology: Topology, plans: Iterable[EdgePlan]) -> None:
     first: dict[str, Edge] = {}
     for plan in plans:
         edge, limits = plan.edge, _of_edge(plan.edge)
-        if plan.link == "queued":
+        if plan.parts:
             continue
         if edge.start not in sources:
             if _given(limits):
@@ -110,7 +110,7 @@ def queue_limits(
     names: dict[str, str] = {}
     for stage in graph.stages:
         for source in stage.sources:
-            edges = [plan.edge for plan in stage.edges if plan.edge.start == source.id and plan.link != "queued"]
+            edges = [plan.edge for plan in stage.edges if plan.edge.start == source.id and not plan.parts]
             own[source.id] = _of_edge(edges[0]) if edges else QueueLimits()
             names[source.id] = source.id
         for plan in stage.inputs:

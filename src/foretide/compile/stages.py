@@ -18,8 +18,9 @@ from foretide.topology import Edge, Operator, Sink, Source, Topology
 
 __all__ = ["EdgePlan", "Link", "Stage", "StageGraph", "compile_stages"]
 
-#: How rows cross an edge: within a task, by an exchange between tasks, through a durable log, or into a sink.
-Link: TypeAlias = Literal["chained", "exchanged", "queued", "sink"]
+#: How rows cross an edge: within a task, by an exchange between tasks, through a durable log, through a topic between
+#: live stages, or into a sink.
+Link: TypeAlias = Literal["chained", "exchanged", "queued", "topic", "sink"]
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,11 @@ class EdgePlan:
     number: int
     edge: Edge
     link: Link
+
+    @property
+    def parts(self) -> bool:
+        """Whether its two ends are in different stages."""
+        return self.link in ("queued", "topic")
 
     @property
     def name(self) -> str:
@@ -47,9 +53,9 @@ class Stage:
     sources, operators, sinks : tuples
         Its elements, operators in topological order.
     inputs : tuple of EdgePlan
-        The queued edges that feed it.
+        The edges from other stages that feed it.
     edges : tuple of EdgePlan
-        The edges inside it, and the queued ones that leave it.
+        The edges inside it, and those that leave it for others.
     """
 
     id: str
@@ -77,7 +83,9 @@ class Stage:
         """The edges at which rows change tasks, those at its inputs included."""
         # Spark itself spreads what operators on DataFrames read; a sink takes rows from wherever they are.
         routed = {operator.id for operator in self.operators if not operator.on_frames}
-        at_inputs = tuple(plan for plan in self.inputs if not _keeps_tasks(plan.edge) and plan.edge.end in routed)
+        # Rows of a topic are in the partition already that they belong to.
+        logs = (plan for plan in self.inputs if plan.link == "queued")
+        at_inputs = tuple(plan for plan in logs if not _keeps_tasks(plan.edge) and plan.edge.end in routed)
         return at_inputs + tuple(plan for plan in self.edges if plan.link == "exchanged")
 
     @property
@@ -157,8 +165,8 @@ class StageGraph:
 
     @cached_property
     def queued(self) -> tuple[EdgePlan, ...]:
-        """The queued edges."""
-        return tuple(plan for stage in self.stages for plan in stage.inputs)
+        """The edges that are kept in logs."""
+        return tuple(plan for stage in self.stages for plan in stage.inputs if plan.link == "queued")
 
     @cached_property
     def shared_slots(self) -> SharedSlots:
@@ -186,8 +194,8 @@ class StageGraph:
         return next(stage for stage in self.stages if element in stage.elements)
 
 
-def compile_stages(topology: Topology) -> StageGraph:
-    """Cut a topology into stages at its queued edges.
+def compile_stages(topology: Topology, topics: frozenset[int] = frozenset()) -> StageGraph:
+    """Cut a topology into stages at its queued edges, and at those that go through a topic, by their numbers.
 
     >>> from foretide.topology import flow
     >>> job = flow("words")
@@ -209,7 +217,8 @@ def compile_stages(topology: Topology) -> StageGraph:
         When a queued edge would lead a stage back into itself, or an edge has limits on which nothing waits.
     """
     _check_states(topology)
-    plans = [EdgePlan(number, edge, _link(edge, topology)) for number, edge in enumerate(topology.edges)]
+    links = ("topic" if number in topics else _link(edge, topology) for number, edge in enumerate(topology.edges))
+    plans = [EdgePlan(number, edge, link) for number, (edge, link) in enumerate(zip(topology.edges, links, strict=True))]
     check_queues(topology, plans)
     group = _groups(topology, plans)
     members: dict[str, set[str]] = defaultdict(set)
@@ -297,14 +306,14 @@ def _groups(topology: Topology, plans: Iterable[EdgePlan]) -> dict[str, str]:
         return id
 
     for plan in plans:
-        if plan.link != "queued":
+        if not plan.parts:
             one, two = sorted((find(plan.edge.start), find(plan.edge.end)), key=rank.__getitem__)
             head[two] = one
     return {id: find(id) for id in elements}
 
 
 def _stage_order(group: Mapping[str, str], plans: Iterable[EdgePlan], heads: list[str]) -> list[str]:
-    queued = [plan for plan in plans if plan.link == "queued"]
+    queued = [plan for plan in plans if plan.parts]
     waits: dict[str, set[str]] = {head: set() for head in heads}
     for plan in queued:
         start, end = group[plan.edge.start], group[plan.edge.end]
@@ -342,6 +351,6 @@ def _stage(topology: Topology, members: set[str], plans: Iterable[EdgePlan]) -> 
         sources,
         operators,
         sinks,
-        inputs=tuple(plan for plan in plans if plan.link == "queued" and plan.edge.end in members),
+        inputs=tuple(plan for plan in plans if plan.parts and plan.edge.end in members),
         edges=tuple(plan for plan in plans if plan.edge.start in members),
     )

@@ -193,12 +193,14 @@ class Cluster:
                 raise TopicError(self.who, topic, self.servers)
             time.sleep(_PAUSE_S)
 
-    def offsets(self, topic: str, partitions: Iterable[int] | None = None) -> dict[int, Offsets]:
-        """Return what each partition of a topic holds; of messages in transactions, those committed."""
+    def offsets(
+        self, topic: str, partitions: Iterable[int] | None = None, *, committed: bool = True
+    ) -> dict[int, Offsets]:
+        """Return what each partition of a topic holds; of messages in transactions, those committed, or all."""
         wanted = self.partitions(topic) if partitions is None else list(partitions)
         admin = confluent("confluent_kafka.admin")
-        first = self._list(topic, wanted, admin.OffsetSpec.earliest())
-        end = self._list(topic, wanted, admin.OffsetSpec.latest())
+        first = self._list(topic, wanted, admin.OffsetSpec.earliest(), committed=committed)
+        end = self._list(topic, wanted, admin.OffsetSpec.latest(), committed=committed)
         return {partition: Offsets(first[partition], end[partition]) for partition in wanted}
 
     def ends(self, places: Iterable[tuple[str, int]], timeout_s: float) -> dict[tuple[str, int], int]:
@@ -270,12 +272,13 @@ class Cluster:
         codes = {getattr(library.KafkaError, name) for name in _REFUSED}
         return next((" ".join(str(error.str()).split()) for error in said if error.code() in codes), None)
 
-    def _list(self, topic: str, partitions: list[int], spec: Any) -> dict[int, int]:
-        library, committed = confluent(), confluent().IsolationLevel.READ_COMMITTED
+    def _list(self, topic: str, partitions: list[int], spec: Any, *, committed: bool) -> dict[int, int]:
+        library, level = confluent(), confluent().IsolationLevel
+        isolation = level.READ_COMMITTED if committed else level.READ_UNCOMMITTED
         places = {library.TopicPartition(topic, partition): spec for partition in partitions}
 
         def ask() -> dict[int, int]:
-            asked = self.admin().list_offsets(places, isolation_level=committed, request_timeout=self.request_s)
+            asked = self.admin().list_offsets(places, isolation_level=isolation, request_timeout=self.request_s)
             try:
                 offsets = {place.partition: int(found.result().offset) for place, found in asked.items()}
                 if min(offsets.values(), default=0) < 0:  # A broker that has just started may not know yet.

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from foretide.kafka.client import Cluster, confluent, is_missing, is_transient, reason
 from foretide.kafka.errors import BrokerError, KafkaError, TopicError
@@ -104,23 +105,40 @@ def produce_messages(
     topic : str
         To what.
     messages : pyarrow.RecordBatch
-        The columns ``value``, ``key`` where there are keys, and those whose names begin with `HEADER`.
+        The columns ``value``, ``key`` where there are keys, ``partition`` where each has its own, and those whose names
+        begin with `HEADER`.
     delivered : callable, optional
         Hears what became of each.
     """
+    if "partition" in messages.schema.names:
+        for place in messages["partition"].unique().to_pylist():
+            alike = messages.filter(pc.equal(messages["partition"], place))
+            _produce_alike(producer, topic, alike.drop_columns(["partition"]), delivered, place)
+    else:
+        _produce_alike(producer, topic, messages, delivered)
+
+
+def _produce_alike(
+    producer: Any,
+    topic: str,
+    messages: pa.RecordBatch,
+    delivered: Callable[[Any, Any], None] | None,
+    partition: int = -1,
+) -> None:
+    """Hand messages to the client, all for one partition, or each for that of its key."""
     values = messages["value"].to_pylist()
     keys = messages["key"].to_pylist() if "key" in messages.schema.names else [None] * len(values)
     headers = [name.removeprefix(HEADER) for name in messages.schema.names if name.startswith(HEADER)]
     if headers:
         columns = [messages[f"{HEADER}{name}"].to_pylist() for name in headers]
         for key, value, *found in zip(keys, values, *columns, strict=True):
-            message = partial(producer.produce, topic, value, key, on_delivery=delivered)
+            message = partial(producer.produce, topic, value, key, partition, on_delivery=delivered)
             with_headers = partial(message, headers=list(zip(headers, found, strict=True)))
             produce_when_there_is_room(producer, with_headers)
         return
     left = [{"value": value, "key": key} for key, value in zip(keys, values, strict=True)]
     while left:
-        producer.produce_batch(topic, left, on_delivery=delivered)
+        producer.produce_batch(topic, left, partition, on_delivery=delivered)
         left = [message for message in left if message.pop("_error", None) is not None]
         if left:
             producer.poll(0.05)

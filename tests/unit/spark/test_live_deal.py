@@ -122,9 +122,11 @@ def test_a_strand_that_is_not_let_go_of_is_taken_by_force() -> None:
 def test_a_pause_takes_all_strands_and_its_end_gives_them_back() -> None:
     play = Play(0, 1)
     play.settle()
-    assert not play.coordinator.is_at_rest
-    play.settle(paused=True)
-    assert play.coordinator.is_at_rest
+    assert not play.coordinator.is_at_rest(play.coordinator.strands)
+    play.settle(resting=["b"])
+    assert play.owners()["b"] is None and None not in [play.owners()[strand] for strand in "acd"]
+    play.settle(resting=list(play.coordinator.strands))
+    assert play.coordinator.is_at_rest(play.coordinator.strands)
     play.settle()
     assert set(play.owners().values()) == {"t0", "t1"}
 

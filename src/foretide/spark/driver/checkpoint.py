@@ -129,6 +129,6 @@ def _stage_shape(stage: Stage, *, live: bool) -> dict[str, list[str]]:
                 *(plan.name for plan in stage.inputs),
             ]
         ),
-        "queues": sorted(plan.name for plan in stage.edges if plan.link == "queued"),
+        "queues": sorted(plan.name for plan in stage.edges if plan.parts),
         "keeps state of": sorted(operator.id for operator in stage.operators if operator.stateful),
     }

@@ -23,7 +23,7 @@ from foretide.spark.driver.checkpoint import check_checkpoint, claim_checkpoints
 from foretide.spark.driver.query_progress import ProgressLog
 from foretide.spark.driver.reign import Reign
 from foretide.spark.driver.repartition import check_partitions
-from foretide.spark.driver.sharing import check_sharing, share_credentials, shared_places
+from foretide.spark.driver.sharing import check_sharing, on_this_machine, share_credentials, shared_places
 from foretide.spark.inputs.edges import EdgeStore
 from foretide.spark.inputs.positions import InputState, PositionReader
 from foretide.spark.live.checking import live_graph
@@ -131,9 +131,11 @@ class RunningTopology:
         Raises
         ------
         ConfigError
-            When executors on other machines do not see a directory that they need.
+            When executors on other machines do not see a directory that they need, or live stages would wait for a
+            core for ever.
         """
         check_sharing(self._spark, self._places)
+        self._check_cores()
         self._runtime.change(paused=False)
         if self._progress is not None:
             self._spark.streams.addListener(self._progress)
@@ -333,6 +335,18 @@ class RunningTopology:
         """Return how many tasks a live stage may have: its part of the cores, of which batches need one."""
         spare = len(self.graph.live) < len(self.graph.stages)
         return max(1, (self.cores - spare) // len(self.graph.live))
+
+    def _check_cores(self) -> None:
+        """Refuse live stages that have no core each; on a cluster executors may come for them."""
+        context, live = self._spark.sparkContext, sorted(self.graph.live)
+        needed = len(live) + (len(live) < len(self.graph.stages))
+        if live and on_this_machine(context.master) and needed > context.defaultParallelism:
+            raise ConfigError(
+                f"live stages {', '.join(live)}",
+                expected=f"{needed} cores: one for each, and one for stages in batches",
+                got=f"{context.defaultParallelism} ({context.master})",
+                remedy=f"give it more (--master 'local[{needed}]'), or join stages: an inline shuffle parts none",
+            )
 
     def _foreign_sources(self) -> dict[str, str]:
         """Return the sources that Spark reads, each with its stage."""

@@ -8,6 +8,7 @@ compaction and transactions leave them, count as if they had one.
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -211,6 +212,14 @@ class KafkaSlice:
                     reader.pause(part.partition)
                 elif message.error() is not None and not self.plan.lossy:
                     raise self._lost(part, message.offset())
+
+    def polled(self, found: Sequence[Any]) -> Iterator[pa.RecordBatch]:
+        """Yield messages as rows that somebody else has read."""
+        yield self.rows(found)
+
+    def shown(self, message: Any) -> str:
+        """Return the value of a message in JSON."""
+        return json.dumps((message.value() or b"").decode("utf-8", "backslashreplace"))
 
     def rows(self, found: Sequence[Any]) -> pa.RecordBatch:
         """Return messages as rows; what cannot be decoded is added to `letters`."""

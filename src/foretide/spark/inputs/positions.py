@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from foretide.compile.stages import Stage, StageGraph
 from foretide.spark.inputs.contract import NEVER_US, InputSpec, TraceInput
 from foretide.spark.inputs.edges import EdgeStore
 from foretide.spark.inputs.kafka import KafkaInput
 from foretide.spark.inputs.planned import Position, Positions
+from foretide.spark.inputs.topic_edges import topic_inputs
 
 __all__ = ["InputState", "PositionReader"]
 
@@ -77,10 +78,16 @@ class PositionReader:
             for source in graph.topology.sources
             if source.connector.kind == "trace"
         }
-        self._topics = {
-            source.id: KafkaInput(InputSpec(source.id, "kafka", source.connector.options), lenient=True)
+        topics = {
+            source.id: source.connector.options
             for source in graph.topology.sources
             if source.connector.kind == "kafka"
+        }
+        for stage in graph.stages:
+            if stage.id in graph.live:
+                topics |= topic_inputs(graph, stage, edges.workspace.run_id())
+        self._topics = {
+            name: KafkaInput(InputSpec(name, "kafka", options), lenient=True) for name, options in topics.items()
         }
         self._logs = {plan.name: edges.open(plan.name, lenient=True) for plan in graph.queued}
 
@@ -93,6 +100,9 @@ class PositionReader:
         for source in stage.sources:
             yield self._source(source.id, done.get(source.id), taken.get(source.id))
         for plan in stage.inputs:
+            if plan.name in self._topics:
+                yield replace(self._source(plan.name, done.get(plan.name), taken.get(plan.name)), is_source=False)
+                continue
             next_done, next_taken = (int(places.get(plan.name, {"next": 0})["next"]) for places in (done, taken))
             yield InputState(plan.name, False, self._logs[plan.name].end_offset(), next_done, admitted=next_taken)
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from foretide.compile.live import check_live, live_stages
+from foretide.compile.live import check_live, live_stages, over_topics
 from foretide.compile.queues import queue_limits
 from foretide.compile.stages import StageGraph
 from foretide.spark.settings import EngineSettings
@@ -13,7 +11,7 @@ __all__ = ["live_graph"]
 
 
 def live_graph(graph: StageGraph, settings: EngineSettings) -> StageGraph:
-    """Return the stages with those marked that are to be live.
+    """Return the stages with those marked that are to be live, and topics between them.
 
     Raises
     ------
@@ -21,6 +19,8 @@ def live_graph(graph: StageGraph, settings: EngineSettings) -> StageGraph:
         When one of them cannot be.
     """
     live = live_stages(graph, settings.live)
-    if live:
-        check_live(graph, live, queue_limits(graph, settings.every_queue, settings.queues))
-    return replace(graph, live=live)
+    if not live:
+        return graph
+    found = over_topics(graph, live)
+    check_live(found, queue_limits(found, settings.every_queue, settings.queues))
+    return found

@@ -85,10 +85,9 @@ class Coordinator:
         """Return one for strands of these names."""
         return cls({strand: _Held() for strand in strands})
 
-    @property
-    def is_at_rest(self) -> bool:
-        """Whether no task has a strand."""
-        return all(held.owner is None for held in self.strands.values())
+    def is_at_rest(self, strands: Iterable[str]) -> bool:
+        """Return whether no task has any of these strands."""
+        return all(self.strands[strand].owner is None for strand in strands)
 
     def owned(self, task: str) -> list[str]:
         """Return the strands of a task."""
@@ -127,7 +126,7 @@ class Coordinator:
         held.asked_s = now_s
         return [Command(held.owner, "release", strand, held.grant)]
 
-    def commands(self, now_s: float, seats: Collection[int], *, paused: bool = False) -> list[Command]:
+    def commands(self, now_s: float, seats: Collection[int], resting: Collection[str] = ()) -> list[Command]:
         """Return what tasks are to do now.
 
         Parameters
@@ -136,8 +135,8 @@ class Coordinator:
             The present, by a clock that never jumps.
         seats : collection of int
             The seats whose tasks are to have strands; tasks on others end once they have none.
-        paused : bool
-            Whether nobody is to have any.
+        resting : collection of str
+            Strands that nobody is to have.
         """
         latest = {seat: task for task, seat in self.tasks.items()}
         present = [
@@ -146,12 +145,10 @@ class Coordinator:
             if seat in seats and latest[seat] == task and task not in self._ended
         ]
         found: list[Command] = []
-        if paused or present:
-            names = list(self.strands)
-            held = {strand: one.heir or one.owner or "" for strand, one in self.strands.items()}
-            targets = {} if paused else deal(names, present, held)
-            for strand in names:
-                found += self._move(strand, targets.get(strand), now_s)
+        held = {strand: one.heir or one.owner or "" for strand, one in self.strands.items()}
+        targets = deal([strand for strand in self.strands if strand not in resting], present, held)
+        for strand in self.strands if present else resting:
+            found += self._move(strand, targets.get(strand), now_s)
         for task in set(self.tasks) - set(present) - self._ended:
             if present and not self.owned(task):
                 self._ended.add(task)

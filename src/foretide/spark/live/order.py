@@ -7,10 +7,14 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from foretide.compile.stages import Stage
+from foretide.compile.stages import Stage, StageGraph
 from foretide.config import validated
+from foretide.kafka.control import TOPIC_CONFIG
+from foretide.spark.inputs.kafka import KafkaSlice
+from foretide.spark.inputs.topic_edges import edge_topic, topic_partitions
 from foretide.spark.kafka_options import KafkaSinkPlan, KafkaSourcePlan
 from foretide.spark.live.books import Books, Target
+from foretide.spark.live.edges import EdgeRows, RowRouter
 from foretide.spark.live.kafka_books import KafkaBooks
 from foretide.spark.live.postgres_books import PostgresBooks
 from foretide.spark.sinks.kafka import MessageEncoder
@@ -21,10 +25,15 @@ __all__ = ["LiveOrder", "SourceOrder", "books_of", "source_of", "strand_name"]
 
 @dataclass(frozen=True)
 class SourceOrder:
-    """A source of a live stage: how it reads its topic, and the columns of values in JSON."""
+    """An input of a live stage: how it reads its topic, and the columns of values in JSON; or rows of another stage."""
 
     plan: KafkaSourcePlan
     schema: pa.Schema | None
+    is_edge: bool = False
+
+    def slice(self, name: str) -> KafkaSlice | EdgeRows:
+        """Return what makes rows of its messages."""
+        return EdgeRows(name) if self.is_edge else KafkaSlice(name, self.plan, self.schema, ())
 
 
 @dataclass(frozen=True)
@@ -65,8 +74,11 @@ class LiveOrder:
         return f"{self.group}-{strand}"
 
 
-def books_of(stage: Stage, sources: Mapping[str, KafkaSourcePlan], group: str, run: str) -> Books:
-    """Return where a stage writes: in the database of its sinks, or in the cluster of its sources."""
+def books_of(graph: StageGraph, stage: Stage, sources: Mapping[str, KafkaSourcePlan], group: str, run: str) -> Books:
+    """Return where a stage writes: in the database of its sinks, or in the cluster of its sources.
+
+    Topics to other live stages are made there, where they are not yet.
+    """
     sinks = {sink.id: sink.connector for sink in stage.sinks}
     edges = {plan.number: plan.edge.end for plan in stage.edges if plan.edge.end in sinks}
     if any(sink.kind == "postgres" for sink in sinks.values()):
@@ -75,6 +87,11 @@ def books_of(stage: Stage, sources: Mapping[str, KafkaSourcePlan], group: str, r
     plans = {id: KafkaSinkPlan.of(id, sink.options) for id, sink in sinks.items()}
     targets = {edge: Target(plans[id].topic, MessageEncoder(id, plans[id])) for edge, id in edges.items()}
     cluster = replace(next(iter(sources.values())).cluster, who=f"stage {stage.id!r}")
+    for plan in stage.edges:
+        if plan.link == "topic":
+            topic = edge_topic(plan, run)
+            cluster.ensure_topic(topic, topic_partitions(graph.stage_of(plan.edge.end)), TOPIC_CONFIG)
+            targets[plan.number] = Target(topic, RowRouter(plan, len(cluster.partitions(topic))))
     return KafkaBooks(cluster, group, targets, f"foretide.{run}.{stage.id}.dead-letters")
 
 

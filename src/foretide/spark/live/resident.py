@@ -18,6 +18,7 @@ from foretide.errors import ForetideError, error_as_data
 from foretide.kafka.strands import Strand, StrandReader
 from foretide.spark.inputs.kafka import KafkaSlice
 from foretide.spark.live.channel import ControlLine, Message
+from foretide.spark.live.edges import EdgeRows
 from foretide.spark.live.order import LiveOrder, source_of
 from foretide.spark.live.strand_work import Outcome, StrandWork, Terms
 from foretide.spark.live.tally import Tally
@@ -112,8 +113,7 @@ class _Residence:
 
     def _run(self, machine: Machine, work: StrandWork, messages: Sequence[Any]) -> Outcome:
         """Run the program on messages, as on a batch of them."""
-        given = self._order.sources[work.source]
-        rows = _Polled(KafkaSlice(work.source, given.plan, given.schema, ()), messages, work.terms.set_aside)
+        rows = _Polled(self._order.sources[work.source].slice(work.source), messages, work.terms.set_aside)
         targets = self._order.books.targets
         writers = {number: _Kept(target.encode) for number, target in targets.items()}
         self._batches += 1
@@ -214,7 +214,7 @@ class _Residence:
 class _Polled:
     """Messages that were polled, as the slice of a task; those set aside are not decoded."""
 
-    slice: KafkaSlice
+    slice: KafkaSlice | EdgeRows
     messages: Sequence[Any]
     set_aside: frozenset[tuple[int, int]]
 
@@ -230,8 +230,8 @@ class _Polled:
         aside = [message for message in self.messages if (message.partition(), message.offset()) in self.set_aside]
         tried = [message for message in self.messages if message not in aside] if aside else self.messages
         if tried:
-            yield self.slice.rows(tried)
-        self.slice.letters.extend(_deadly(self.element, message) for message in aside)
+            yield from self.slice.polled(tried)
+        self.slice.letters.extend(_deadly(self.slice, message) for message in aside)
 
 
 @dataclass
@@ -254,11 +254,10 @@ class _Kept:
         self.batches.clear()
 
 
-def _deadly(source: str, message: Any) -> DeadLetter:
+def _deadly(slice: KafkaSlice | EdgeRows, message: Any) -> DeadLetter:
     """Return the letter of an event that kills its worker."""
-    event = (message.value() or b"").decode("utf-8", "backslashreplace")
     text = f"workers died on offset {message.offset()} of partition {message.partition()}"
-    return DeadLetter(source, "WorkerDied", text, json.dumps(event))
+    return DeadLetter(slice.element, "WorkerDied", text, slice.shown(message))
 
 
 def _letter_message(letters: Sequence[Mapping[str, str]]) -> pa.RecordBatch:

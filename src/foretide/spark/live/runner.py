@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 from foretide.background import Background
 from foretide.compile.stages import Stage, StageGraph
 from foretide.errors import error_from_data
+from foretide.kafka.client import confluent, reason
 from foretide.kafka.errors import BrokerError, KafkaError, TopicError
 from foretide.records.sharing import share_out
 from foretide.spark.batches.drops import Drop
@@ -24,13 +25,13 @@ from foretide.spark.batches.ends import letter_log
 from foretide.spark.batches.programs import pack_program
 from foretide.spark.batches.states import HotKey, StateSize
 from foretide.spark.inputs.planned import Position, Positions
-from foretide.spark.kafka_options import KafkaSourcePlan
+from foretide.spark.inputs.topic_edges import topic_inputs
 from foretide.spark.live.accounts import LiveAccounts
 from foretide.spark.live.casualties import Casualties
 from foretide.spark.live.channel import ControlServer, Message
 from foretide.spark.live.deal import Command, Coordinator
 from foretide.spark.live.letters import LetterKeeper
-from foretide.spark.live.order import LiveOrder, SourceOrder, books_of
+from foretide.spark.live.order import LiveOrder, SourceOrder, books_of, source_of
 from foretide.spark.live.record import claim_driver, is_driver
 from foretide.spark.live.resident import ResidentTask
 from foretide.spark.live.seats import Seat
@@ -91,12 +92,12 @@ class LiveRunner(Background):
         self.stage, self.settings = stage, settings
         self._spark, self._workspace = spark, workspace
         self._runtime, self._cores = RuntimeStore(workspace.runtime), cores
-        self._plans = {source.id: KafkaSourcePlan.of(source.id, source.connector.options) for source in stage.sources}
         run = workspace.run_id()
         self.sinks: Mapping[str, BatchSink] = {sink.id: open_sink(sink, run) for sink in stage.sinks}
-        self._topics = LiveTopics(stage, self._plans, workspace)
+        self._graph, self._topics = graph, LiveTopics(stage, topic_inputs(graph, stage, run), workspace)
         self.program = pack_program(graph.topology, stage, workspace, settings)
         self._accounts = LiveAccounts(stage.id, settings)
+        self._outer = {source.id for source in stage.sources}
         self._driver = uuid.uuid4().hex
         self._coordinator, self._casualties = Coordinator(), Casualties()
         self._seats: dict[int, Seat] = {}
@@ -190,9 +191,8 @@ class LiveRunner(Background):
         self._server = self._letters = None
 
     def settled(self) -> bool:
-        """Return whether what was done is accounted for, and while it is paused, no task has a strand any more."""
-        at_rest = self._coordinator.is_at_rest or not self._runtime.read().paused
-        return at_rest and self._accounts.is_closed
+        """Return whether what was done is accounted for, and no task has a strand that is to rest."""
+        return self._coordinator.is_at_rest(self._resting(self._runtime.read())) and self._accounts.is_closed
 
     def positions(self) -> tuple[Positions, Positions]:
         """Return how far it has committed; what tasks have taken beyond that is not known."""
@@ -211,14 +211,16 @@ class LiveRunner(Background):
         conf = self._spark.sparkContext.getConf()
         host = conf.get("spark.driver.host") or "127.0.0.1"
         self._server = server = ControlServer(host, conf.get("spark.driver.bindAddress") or host)
-        run = self._workspace.run_id()
+        run, plans = self._workspace.run_id(), self._topics.plans
         group = f"foretide-{run}-{self.stage.id}"
         return LiveOrder(
             group=group,
             address=server.address,
             token=server.token,
-            sources={id: SourceOrder(plan, plan.schema()) for id, plan in self._plans.items()},
-            books=books_of(self.stage, self._plans, group, run),
+            sources={
+                name: SourceOrder(plan, plan.schema(), is_edge=name not in self._outer) for name, plan in plans.items()
+            },
+            books=books_of(self._graph, self.stage, plans, group, run),
             letter_bytes=self.settings.letter_bytes,
             target_s=self.settings.live_target_s,
             most_rows=self.settings.live_rows,
@@ -253,6 +255,7 @@ class LiveRunner(Background):
                 if now_s - written_s >= _WRITTEN_S:
                     written_s = now_s
                     self._topics.write_down()
+                    self._forget_edges()
         except Exception as error:
             _LOG.debug("live stage %s failed", self.stage.id, exc_info=True)
             self.failure = error
@@ -331,8 +334,20 @@ class LiveRunner(Background):
         missing = len(wanted) - len(set(self._coordinator.tasks.values()))
         if missing > 0 and now_s - self._started_s < _FIRST_DEAL_S:
             return
-        for command in self._coordinator.commands(now_s, wanted, paused=config.paused):
+        for command in self._coordinator.commands(now_s, wanted, self._resting(config)):
             self._send(command)
+
+    def _resting(self, config: RuntimeConfig) -> list[str]:
+        """Return the strands that nobody is to have: while sources are paused, theirs; what came from them goes on."""
+        strands = self._topics.strands if config.paused else ()
+        return [strand for strand in strands if source_of(strand) in self._outer]
+
+    def _forget_edges(self) -> None:
+        try:
+            self._topics.forget_edges()
+        except confluent().KafkaException as error:
+            # It takes room, and is tried again.
+            _LOG.debug("stage %s: messages that are through are still there: %s", self.stage.id, reason(error))
 
     def _send(self, command: Command) -> None:
         assert self._server is not None

@@ -7,13 +7,15 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from foretide.compile.stages import Stage
+from foretide.kafka.control import TOPIC_CONFIG
 from foretide.kafka.errors import KafkaError
 from foretide.spark.inputs.contract import NEVER_US, InputSpec
 from foretide.spark.inputs.kafka import KafkaInput
 from foretide.spark.inputs.planned import Position
+from foretide.spark.inputs.topic_edges import topic_partitions
 from foretide.spark.kafka_options import KafkaSourcePlan
 from foretide.spark.live.order import LiveOrder, source_of
 from foretide.spark.live.record import LiveRecord, StrandCut, read_reached, write_reached
@@ -32,16 +34,21 @@ class LiveTopics:
     ----------
     stage : Stage
         The stage.
-    plans : mapping of str to KafkaSourcePlan
-        How it reads them, by source.
+    given : mapping of str to mapping
+        The options of what it reads, sources and edges from other live stages, see `topic_inputs`.
     workspace : Workspace
         The run's directory.
     """
 
-    def __init__(self, stage: Stage, plans: Mapping[str, KafkaSourcePlan], workspace: Workspace) -> None:
-        self._stage, self._plans, self._depot = stage, plans, workspace.live(stage.id)
-        options = {source.id: source.connector.options for source in stage.sources}
-        self._inputs = {id: KafkaInput(InputSpec(id, "kafka", given)) for id, given in options.items()}
+    def __init__(self, stage: Stage, given: Mapping[str, Mapping[str, Any]], workspace: Workspace) -> None:
+        self._stage, self._depot = stage, workspace.live(stage.id)
+        #: How it reads each topic.
+        self.plans = {name: KafkaSourcePlan.of(name, options) for name, options in given.items()}
+        for plan in stage.inputs:
+            cluster = replace(self.plans[plan.name].cluster, who=f"edge '{plan.edge}'")
+            self.plans[plan.name] = replace(self.plans[plan.name], cluster=cluster)
+        self._edges = {plan.name for plan in stage.inputs}
+        self._inputs = {name: KafkaInput(InputSpec(name, "kafka", options)) for name, options in given.items()}
         self._cuts: Mapping[str, StrandCut] = {}
         # The first offset of each partition that the run has read, or will.
         self._starts: dict[str, dict[int, int]] = {}
@@ -62,13 +69,16 @@ class LiveTopics:
         TopicError, BrokerError
             When a topic is not there, or no broker answers.
         """
+        for edge in self._edges:
+            plan = self.plans[edge]
+            plan.cluster.ensure_topic(plan.topic, topic_partitions(self._stage), TOPIC_CONFIG)
         record, known = LiveRecord.claim(self._depot, self._cut)
         self._cuts = record.cuts
         for source, cut in self._cuts.items():
             self._starts[source] = {int(part): offset for part, offset in cut.position["to"].items()}
         self.refresh()
         before = read_reached(self._depot)
-        for source, plan in self._plans.items():
+        for source, plan in self.plans.items():
             starts, strands = self._starts[source], self._cuts[source].names(source)
             committed = order.books.committed(plan, [order.full_name(strand) for strand in strands], list(starts))
             check_remembered(plan, starts, committed, before.get(source, {}), order.books.forgetting)
@@ -91,7 +101,7 @@ class LiveTopics:
             When a topic is not there any more, or no broker answers within `patience_s`, or else that of the source.
         """
         grown: list[str] = []
-        for source, plan in self._plans.items():
+        for source, plan in self.plans.items():
             cluster = plan.cluster if patience_s is None else replace(plan.cluster, patience_s=patience_s)
             added = set(cluster.partitions(plan.topic)) - set(self._starts[source])
             if added:
@@ -107,7 +117,7 @@ class LiveTopics:
         cut = self._cuts[source]
         places = {**self._starts[source], **self._committed[source]}
         starts = {part: at for part, at in places.items() if cut.of(source, part) == strand}
-        until = cut.position.get("until") if self._plans[source].ending == "latest" else None
+        until = cut.position.get("until") if self.plans[source].ending == "latest" else None
         ends = {} if until is None else {part: int(until.get(str(part), 0)) for part in starts}
         return starts, ends
 
@@ -138,12 +148,31 @@ class LiveTopics:
         """Return the same with those that are still to come from sources that end; 1 while nothing is known."""
         return self._beyond(NEVER_US) if self._done else 1
 
+    def forget_edges(self) -> None:
+        """Let topics of edges forget what is through: nobody else reads it."""
+        with self._lock:
+            known = {edge: dict(self._committed.get(edge, {})) for edge in self._edges}
+        for edge, offsets in known.items():
+            plan = self.plans[edge]
+            if offsets:
+                plan.cluster.delete_records({(plan.topic, part): offset for part, offset in offsets.items()})
+
     def _beyond(self, now_us: int) -> int:
         found = self.positions()
-        return sum(self._inputs[name].available(at, now_us) - int(at["next"]) for name, at in found.items())
+        return sum(
+            self._waiting(name, at) if name in self._edges else part.available(at, now_us) - int(at["next"])
+            for name, part in self._inputs.items()
+            if (at := found.get(name)) is not None
+        )
+
+    def _waiting(self, edge: str, position: Position) -> int:
+        """Return how many messages of an edge are not through, those of transactions that are about to end too."""
+        plan, done = self.plans[edge], position["to"]
+        held = plan.cluster.offsets(plan.topic, committed=False)
+        return sum(max(0, offsets.end - done.get(str(part), offsets.first)) for part, offsets in held.items())
 
     def _cut(self) -> dict[str, StrandCut]:
-        most = max(1, sum(operator.replicas.maximum for operator in self._stage.operators))
+        most = topic_partitions(self._stage)
         found = {}
         for source, part in self._inputs.items():
             position = part.begin(int(time.time() * 1e6))
