@@ -19,10 +19,17 @@ __all__ = ["run_steered"]
 
 
 def run_steered(
-    spark: SparkSession, topology: Topology, path: Path, request: RunRequest, policy: Policy, seconds: float | None
+    spark: SparkSession,
+    topology: Topology,
+    path: Path,
+    request: RunRequest,
+    policy: Policy,
+    seconds: float | None,
+    *,
+    live: bool = False,
 ) -> SteeredRun:
     """Run a topology under a policy to its last event, or for so many seconds, and return how it went."""
-    settings = EngineSettings(trigger_s=TRIGGER_S)
+    settings = EngineSettings(trigger_s=TRIGGER_S, live=live)
     options = RunOptions(topology=topology, path=path, seconds=seconds, settings=settings)
     with SteeredTopologyRun(spark, options, request.steering(topology, policy)) as run:
         deque(run.progress(), maxlen=0)

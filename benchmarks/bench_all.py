@@ -48,7 +48,7 @@ NAMES = (
     "recovery",
 )
 #: Those that take hours.
-LONG = ("closed_loop", "fronts", "nexmark_steered", "nexmark_patterns", "attach", "health", "field")
+LONG = ("closed_loop", "fronts", "live_steered", "nexmark_steered", "nexmark_patterns", "attach", "health", "field")
 HERE = Path(__file__).resolve().parent
 
 

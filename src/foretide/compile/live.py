@@ -79,7 +79,7 @@ def check_live(graph: StageGraph, limits: Mapping[str, QueueLimits] | None = Non
     if refused := {id: reasons for id, reasons in found.items() if reasons}:
         raise ConfigError(
             "live",
-            expected="stages from Kafka topics through operators without state to Kafka topics, or to PostgreSQL",
+            expected="stages from Kafka topics or traces through operators without state to Kafka or to PostgreSQL",
             got="; ".join(f"stage {id!r}: {', '.join(reasons)}" for id, reasons in refused.items()),
             remedy="run them in batches: leave --live (live=) out, or name the other stages in live=",
         )
@@ -88,7 +88,7 @@ def check_live(graph: StageGraph, limits: Mapping[str, QueueLimits] | None = Non
 def _reasons(graph: StageGraph, stage: Stage, bounded: set[str]) -> Iterator[str]:
     """Yield why a stage cannot be live."""
     for source in stage.sources:
-        if source.connector.kind != "kafka":
+        if source.connector.kind not in ("kafka", "trace"):
             yield f"source {source.id!r} is of kind {source.connector.kind!r}, which has no offsets in Kafka"
     for plan in stage.inputs:
         if plan.link == "queued":

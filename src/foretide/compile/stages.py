@@ -218,7 +218,9 @@ def compile_stages(topology: Topology, topics: frozenset[int] = frozenset()) -> 
     """
     _check_states(topology)
     links = ("topic" if number in topics else _link(edge, topology) for number, edge in enumerate(topology.edges))
-    plans = [EdgePlan(number, edge, link) for number, (edge, link) in enumerate(zip(topology.edges, links, strict=True))]
+    plans = [
+        EdgePlan(number, edge, link) for number, (edge, link) in enumerate(zip(topology.edges, links, strict=True))
+    ]
     check_queues(topology, plans)
     group = _groups(topology, plans)
     members: dict[str, set[str]] = defaultdict(set)

@@ -39,7 +39,7 @@ def decode_rows(values: Sequence[bytes]) -> Iterator[pa.RecordBatch]:
 
 @lru_cache(maxsize=256)
 def _head(schema: pa.Schema) -> bytes:
-    described = schema.serialize().to_pybytes()
+    described: bytes = schema.serialize().to_pybytes()
     return len(described).to_bytes(_LENGTH, "little") + described
 
 

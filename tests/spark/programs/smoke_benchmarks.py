@@ -44,6 +44,7 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "keyed_executors": HARNESS,
     "keyed_flink": HARNESS,
     "nexmark_throughput": HARNESS,
+    "live_steered": HARNESS,
     "nexmark_steered": HARNESS,
     "rescale_gap": HARNESS,
     "osg": HARNESS,

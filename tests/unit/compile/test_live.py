@@ -95,7 +95,9 @@ def test_reasons_come_stage_by_stage_and_only_for_those_that_are_to_be_live() ->
         check_live(over_topics(graph, live_stages(graph, ["work"])))
 
 
-@pytest.mark.parametrize(("live", "reason"), [("in", "it writes the queued edge"), ("work", "it reads the queued edge")])
+@pytest.mark.parametrize(
+    ("live", "reason"), [("in", "it writes the queued edge"), ("work", "it reads the queued edge")]
+)
 def test_a_queue_has_live_stages_at_both_ends_or_at_none(live: str, reason: str) -> None:
     graph = graph_of(queued=True)
     with pytest.raises(ConfigError, match=f"stage '{live}': {reason} 'in -> work' (for|from) a stage that runs in"):

@@ -340,7 +340,7 @@ class RunningTopology:
         """Refuse live stages that have no core each; on a cluster executors may come for them."""
         context, live = self._spark.sparkContext, sorted(self.graph.live)
         needed = len(live) + (len(live) < len(self.graph.stages))
-        if live and on_this_machine(context.master) and needed > context.defaultParallelism:
+        if live and on_this_machine(str(context.master)) and needed > context.defaultParallelism:
             raise ConfigError(
                 f"live stages {', '.join(live)}",
                 expected=f"{needed} cores: one for each, and one for stages in batches",

@@ -79,13 +79,11 @@ class PositionReader:
             if source.connector.kind == "trace"
         }
         topics = {
-            source.id: source.connector.options
-            for source in graph.topology.sources
-            if source.connector.kind == "kafka"
+            source.id: source.connector.options for source in graph.topology.sources if source.connector.kind == "kafka"
         }
         for stage in graph.stages:
             if stage.id in graph.live:
-                topics |= topic_inputs(graph, stage, edges.workspace.run_id())
+                topics |= topic_inputs(graph, stage, edges.workspace.run_id(), edges.settings.kafka_servers)
         self._topics = {
             name: KafkaInput(InputSpec(name, "kafka", options), lenient=True) for name, options in topics.items()
         }

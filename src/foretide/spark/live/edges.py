@@ -14,7 +14,7 @@ from foretide.kafka.rows import decode_rows, encode_rows
 from foretide.spark.tasks.keys import row_keys
 from foretide.transport.dead_letters import DeadLetter
 
-__all__ = ["EdgeRows", "RowRouter"]
+__all__ = ["RowMessages", "RowRouter"]
 
 
 class RowRouter:
@@ -41,8 +41,8 @@ class RowRouter:
         return pa.record_batch({"value": values, "partition": pa.array(targets, pa.int32())})
 
 
-class EdgeRows:
-    """Reads messages of an edge; see `foretide.spark.inputs.kafka.KafkaSlice`, which does so for sources."""
+class RowMessages:
+    """Makes rows of messages that this run has sent itself, as `KafkaSlice` does of those of others."""
 
     def __init__(self, element: str) -> None:
         self.element = element

@@ -14,7 +14,7 @@ from foretide.spark.inputs.kafka import KafkaSlice
 from foretide.spark.inputs.topic_edges import edge_topic, topic_partitions
 from foretide.spark.kafka_options import KafkaSinkPlan, KafkaSourcePlan
 from foretide.spark.live.books import Books, Target
-from foretide.spark.live.edges import EdgeRows, RowRouter
+from foretide.spark.live.edges import RowMessages, RowRouter
 from foretide.spark.live.kafka_books import KafkaBooks
 from foretide.spark.live.postgres_books import PostgresBooks
 from foretide.spark.sinks.kafka import MessageEncoder
@@ -25,15 +25,15 @@ __all__ = ["LiveOrder", "SourceOrder", "books_of", "source_of", "strand_name"]
 
 @dataclass(frozen=True)
 class SourceOrder:
-    """An input of a live stage: how it reads its topic, and the columns of values in JSON; or rows of another stage."""
+    """An input of a live stage: how it reads its topic, and the columns of values in JSON; or rows of this run."""
 
     plan: KafkaSourcePlan
     schema: pa.Schema | None
-    is_edge: bool = False
+    is_row: bool = False
 
-    def slice(self, name: str) -> KafkaSlice | EdgeRows:
+    def slice(self, name: str) -> KafkaSlice | RowMessages:
         """Return what makes rows of its messages."""
-        return EdgeRows(name) if self.is_edge else KafkaSlice(name, self.plan, self.schema, ())
+        return RowMessages(name) if self.is_row else KafkaSlice(name, self.plan, self.schema, ())
 
 
 @dataclass(frozen=True)

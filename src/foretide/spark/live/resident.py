@@ -18,7 +18,7 @@ from foretide.errors import ForetideError, error_as_data
 from foretide.kafka.strands import Strand, StrandReader
 from foretide.spark.inputs.kafka import KafkaSlice
 from foretide.spark.live.channel import ControlLine, Message
-from foretide.spark.live.edges import EdgeRows
+from foretide.spark.live.edges import RowMessages
 from foretide.spark.live.order import LiveOrder, source_of
 from foretide.spark.live.strand_work import Outcome, StrandWork, Terms
 from foretide.spark.live.tally import Tally
@@ -214,7 +214,7 @@ class _Residence:
 class _Polled:
     """Messages that were polled, as the slice of a task; those set aside are not decoded."""
 
-    slice: KafkaSlice | EdgeRows
+    slice: KafkaSlice | RowMessages
     messages: Sequence[Any]
     set_aside: frozenset[tuple[int, int]]
 
@@ -254,7 +254,7 @@ class _Kept:
         self.batches.clear()
 
 
-def _deadly(slice: KafkaSlice | EdgeRows, message: Any) -> DeadLetter:
+def _deadly(slice: KafkaSlice | RowMessages, message: Any) -> DeadLetter:
     """Return the letter of an event that kills its worker."""
     text = f"workers died on offset {message.offset()} of partition {message.partition()}"
     return DeadLetter(slice.element, "WorkerDied", text, slice.shown(message))

@@ -9,6 +9,7 @@ import time
 import uuid
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
@@ -24,8 +25,9 @@ from foretide.spark.batches.drops import Drop
 from foretide.spark.batches.ends import letter_log
 from foretide.spark.batches.programs import pack_program
 from foretide.spark.batches.states import HotKey, StateSize
+from foretide.spark.inputs.contract import NEVER_US
 from foretide.spark.inputs.planned import Position, Positions
-from foretide.spark.inputs.topic_edges import topic_inputs
+from foretide.spark.inputs.topic_edges import topic_inputs, topic_partitions
 from foretide.spark.live.accounts import LiveAccounts
 from foretide.spark.live.casualties import Casualties
 from foretide.spark.live.channel import ControlServer, Message
@@ -36,6 +38,7 @@ from foretide.spark.live.record import claim_driver, is_driver
 from foretide.spark.live.resident import ResidentTask
 from foretide.spark.live.seats import Seat
 from foretide.spark.live.topics import LiveTopics
+from foretide.spark.live.trace_feed import TraceFeed
 from foretide.spark.settings import EngineSettings
 from foretide.spark.sinks.contract import BatchSink, open_sink
 from foretide.spark.tasks.statistics import BatchStatistics, StageTotals
@@ -94,7 +97,23 @@ class LiveRunner(Background):
         self._runtime, self._cores = RuntimeStore(workspace.runtime), cores
         run = workspace.run_id()
         self.sinks: Mapping[str, BatchSink] = {sink.id: open_sink(sink, run) for sink in stage.sinks}
-        self._graph, self._topics = graph, LiveTopics(stage, topic_inputs(graph, stage, run), workspace)
+        self._graph = graph
+        self._topics = LiveTopics(stage, topic_inputs(graph, stage, run, settings.kafka_servers), workspace)
+        self._feeds = [
+            TraceFeed(
+                source.id,
+                source.connector.options,
+                self._topics.plans[source.id],
+                topic_partitions(stage),
+                workspace.live(stage.id),
+                self._group,
+                lambda: self._runtime.read().paused,
+            )
+            for source in stage.sources
+            if source.connector.kind == "trace"
+        ]
+        # How many messages of traces waited when a broker last said so.
+        self._waiting: dict[str, int] = {}
         self.program = pack_program(graph.topology, stage, workspace, settings)
         self._accounts = LiveAccounts(stage.id, settings)
         self._outer = {source.id for source in stage.sources}
@@ -150,7 +169,7 @@ class LiveRunner(Background):
 
     def error(self) -> Exception | None:
         """Return what ended it; None while it runs."""
-        return self.failure
+        return self.failure or next((feed.failure for feed in self._feeds if feed.failure is not None), None)
 
     def start(self) -> None:
         """Fence off what an earlier driver may have left running, and start the tasks."""
@@ -167,9 +186,13 @@ class LiveRunner(Background):
         self._resident = ResidentTask(order, *self.program, 0)
         self._started_s = time.monotonic()
         super().start()
+        for feed in self._feeds:
+            feed.start()
 
     def stop(self, timeout_s: float = _STOP_S) -> None:
         """End the tasks; each finishes its transactions first."""
+        for feed in self._feeds:
+            feed.stop()
         super().stop(timeout_s)
         if self._server is None:
             return
@@ -197,38 +220,49 @@ class LiveRunner(Background):
     def positions(self) -> tuple[Positions, Positions]:
         """Return how far it has committed; what tasks have taken beyond that is not known."""
         found: dict[str, Position] = self._topics.positions()
+        for feed in self._feeds:
+            if feed.source in found:
+                with suppress(BrokerError):
+                    self._waiting[feed.source] = self._topics.waiting(feed.source, 0.0)
+                found[feed.source] = feed.position(self._waiting.get(feed.source, 0))
         return found, found
 
     def left(self) -> int:
         """Return the backlog, and what sources that end have still to give."""
-        return self._topics.left()
+        return self._topics.left() + sum(feed.unsent(NEVER_US) for feed in self._feeds)
 
     def backlog(self) -> int:
         """Return how many messages wait."""
-        return self._topics.backlog()
+        return self._topics.backlog() + sum(feed.unsent() for feed in self._feeds)
 
     def _order(self) -> LiveOrder:
         conf = self._spark.sparkContext.getConf()
         host = conf.get("spark.driver.host") or "127.0.0.1"
         self._server = server = ControlServer(host, conf.get("spark.driver.bindAddress") or host)
-        run, plans = self._workspace.run_id(), self._topics.plans
-        group = f"foretide-{run}-{self.stage.id}"
+        plans = self._topics.plans
         return LiveOrder(
-            group=group,
+            group=self._group,
             address=server.address,
             token=server.token,
             sources={
-                name: SourceOrder(plan, plan.schema(), is_edge=name not in self._outer) for name, plan in plans.items()
+                name: SourceOrder(plan, plan.schema(), is_row=name in self._topics.own) for name, plan in plans.items()
             },
-            books=books_of(self._graph, self.stage, plans, group, run),
+            books=books_of(self._graph, self.stage, plans, self._group, self._workspace.run_id()),
             letter_bytes=self.settings.letter_bytes,
             target_s=self.settings.live_target_s,
             most_rows=self.settings.live_rows,
         )
 
+    @property
+    def _group(self) -> str:
+        """What all that the stage keeps in Kafka is called after."""
+        return f"foretide-{self._workspace.run_id()}-{self.stage.id}"
+
     def _open(self, order: LiveOrder) -> None:
         """Look at the topics, and take them from an earlier driver."""
         order.books.open()
+        for feed in self._feeds:
+            feed.open()
         known = self._topics.open(order)
         if known:
             for strand in self._topics.strands:
@@ -255,7 +289,7 @@ class LiveRunner(Background):
                 if now_s - written_s >= _WRITTEN_S:
                     written_s = now_s
                     self._topics.write_down()
-                    self._forget_edges()
+                    self._forget()
         except Exception as error:
             _LOG.debug("live stage %s failed", self.stage.id, exc_info=True)
             self.failure = error
@@ -342,9 +376,9 @@ class LiveRunner(Background):
         strands = self._topics.strands if config.paused else ()
         return [strand for strand in strands if source_of(strand) in self._outer]
 
-    def _forget_edges(self) -> None:
+    def _forget(self) -> None:
         try:
-            self._topics.forget_edges()
+            self._topics.forget()
         except confluent().KafkaException as error:
             # It takes room, and is tried again.
             _LOG.debug("stage %s: messages that are through are still there: %s", self.stage.id, reason(error))

@@ -47,7 +47,8 @@ class LiveTopics:
         for plan in stage.inputs:
             cluster = replace(self.plans[plan.name].cluster, who=f"edge '{plan.edge}'")
             self.plans[plan.name] = replace(self.plans[plan.name], cluster=cluster)
-        self._edges = {plan.name for plan in stage.inputs}
+        #: Those that nobody but this run writes to: of edges, and of traces.
+        self.own = set(given) - {source.id for source in stage.sources if source.connector.kind == "kafka"}
         self._inputs = {name: KafkaInput(InputSpec(name, "kafka", options)) for name, options in given.items()}
         self._cuts: Mapping[str, StrandCut] = {}
         # The first offset of each partition that the run has read, or will.
@@ -69,8 +70,8 @@ class LiveTopics:
         TopicError, BrokerError
             When a topic is not there, or no broker answers.
         """
-        for edge in self._edges:
-            plan = self.plans[edge]
+        for name in self.own:
+            plan = self.plans[name]
             plan.cluster.ensure_topic(plan.topic, topic_partitions(self._stage), TOPIC_CONFIG)
         record, known = LiveRecord.claim(self._depot, self._cut)
         self._cuts = record.cuts
@@ -148,28 +149,37 @@ class LiveTopics:
         """Return the same with those that are still to come from sources that end; 1 while nothing is known."""
         return self._beyond(NEVER_US) if self._done else 1
 
-    def forget_edges(self) -> None:
-        """Let topics of edges forget what is through: nobody else reads it."""
+    def forget(self) -> None:
+        """Let the run's own topics forget what is through: nobody else reads it."""
         with self._lock:
-            known = {edge: dict(self._committed.get(edge, {})) for edge in self._edges}
-        for edge, offsets in known.items():
-            plan = self.plans[edge]
+            known = {name: dict(self._committed.get(name, {})) for name in self.own}
+        for name, offsets in known.items():
+            plan = self.plans[name]
             if offsets:
                 plan.cluster.delete_records({(plan.topic, part): offset for part, offset in offsets.items()})
 
     def _beyond(self, now_us: int) -> int:
         found = self.positions()
         return sum(
-            self._waiting(name, at) if name in self._edges else part.available(at, now_us) - int(at["next"])
+            self.waiting(name) if name in self.own else part.available(found[name], now_us) - int(found[name]["next"])
             for name, part in self._inputs.items()
-            if (at := found.get(name)) is not None
+            if name in found
         )
 
-    def _waiting(self, edge: str, position: Position) -> int:
-        """Return how many messages of an edge are not through, those of transactions that are about to end too."""
-        plan, done = self.plans[edge], position["to"]
-        held = plan.cluster.offsets(plan.topic, committed=False)
-        return sum(max(0, offsets.end - done.get(str(part), offsets.first)) for part, offsets in held.items())
+    def waiting(self, name: str, patience_s: float | None = None) -> int:
+        """Return how many messages of an own topic are not through, those of transactions about to end included.
+
+        Raises
+        ------
+        BrokerError
+            When no broker answers within `patience_s`, or else the patience of the sources.
+        """
+        plan = self.plans[name]
+        cluster = plan.cluster if patience_s is None else replace(plan.cluster, patience_s=patience_s)
+        held = cluster.offsets(plan.topic, committed=False)
+        with self._lock:
+            done = dict(self._done.get(name, {}))
+        return sum(max(0, offsets.end - done.get(part, offsets.first)) for part, offsets in held.items())
 
     def _cut(self) -> dict[str, StrandCut]:
         most = topic_partitions(self._stage)
