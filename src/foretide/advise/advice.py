@@ -83,6 +83,7 @@ class QueryAdvice:
             "batches": self.batches,
             "start_s": round(model.start_s, 4),
             "batch_s": round(model.batch_s, 4),
+            "cold_s": round(model.cold_s, 4),
             "row_s": model.row_s,
             "trigger_s": model.trigger_s,
             "tasks": model.tasks,

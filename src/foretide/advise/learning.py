@@ -100,6 +100,7 @@ def learn_query(application: LoggedApplication, query: LoggedQuery, origin_s: fl
             )
         )
     known = model.figures(0)
+    cold_s = _cold_seconds(application, query, known.batch_s, known.event_s) if by_tasks else 0.0
     usual = float(np.median(slots))
     held_back = [batch.rows for batch in batches if batch.ahead > 0]
     return QueryModel(
@@ -112,7 +113,16 @@ def learn_query(application: LoggedApplication, query: LoggedQuery, origin_s: fl
         tasks=query.tasks,
         limit=float(max(held_back)) if len(held_back) >= 3 else math.inf,
         batch_s=known.batch_s * known.skew,
+        cold_s=cold_s,
     )
+
+
+def _cold_seconds(application: LoggedApplication, query: LoggedQuery, batch_s: float, row_s: float) -> float:
+    """Return how much more work the first batches were for each executor than they are later, in seconds of a slot."""
+    first = [batch for batch in query.batches[:_COLD] if math.isfinite(batch.ran_s)]
+    more_s = sum(max(0.0, batch.ran_s - batch_s - batch.rows * row_s) for batch in first)
+    # Those that come while the first one runs take part in it.
+    return more_s / max(1, application.executors_at(query.batches[0].ended_at_s))
 
 
 def _row_seconds(batches: Sequence[Batch], slots: Sequence[float]) -> float:

@@ -104,7 +104,8 @@ def _table(advice: Advice) -> RenderableType:
         model = query.model
         trigger = f", a trigger every {model.trigger_s:g} s" if model.trigger_s else ""
         of_rows = f"{1000 * model.row_s:.3g} ms a row"
-        words = f"{model.start_s:.2f} s and {model.batch_s:.2f} s of a core a batch, {of_rows}{trigger}"
+        cold = f", {model.cold_s:.1f} s more for an executor that comes" if model.cold_s >= 0.05 else ""
+        words = f"{model.start_s:.2f} s and {model.batch_s:.2f} s of a core a batch, {of_rows}{cold}{trigger}"
         table.add_row(f"  {model.name}", f"{query.batches:,} batches", "", words)
     return table
 

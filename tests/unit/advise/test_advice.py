@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -82,6 +83,14 @@ class TestTaskTime:
         assert model.row_s == pytest.approx(0.02, rel=0.1)
         assert model.batch_s == pytest.approx(0.8, rel=0.25)
         assert model.start_s == pytest.approx(0.3, abs=0.1)
+
+    def test_what_the_first_batches_were_beyond_that_is_what_an_executor_costs_that_comes(self) -> None:
+        found = self.cold(told=True)
+        [query] = found.queries
+        query.batches[0] = replace(query.batches[0], ran_s=query.batches[0].ran_s + 12.0)
+        assert learn_query(found, query, 1000.0).cold_s == pytest.approx(12.0 / 4, abs=0.2)
+        data = advise(found, Wanted(CONTROL)).to_data()
+        assert data["queries"][0]["cold_s"] == pytest.approx(3.0, abs=0.2)
 
     def test_without_task_time_durations_have_to_do(self) -> None:
         found = self.cold(told=False)

@@ -52,6 +52,20 @@ class TestBatches:
         assert found.latencies["orders"].mean_s == pytest.approx(5 + 1 + 6, abs=0.2)
         assert found.latencies["refunds"].mean_s == pytest.approx(5 + 1 + 6, abs=0.2)
 
+    def test_an_executor_that_has_just_come_is_cold(self) -> None:
+        # One of two comes for the batch at 20 s: of 5 s of work, and 4 s for the newcomer, each does half.
+        control = ControlSettings(
+            loop=LoopSettings(td_s=10.0), planner="static", planners={"static": {"replicas": 2}}, forecaster="basic"
+        )
+        bounds = ExecutorSettings(minimum=1, maximum=2)
+        late = {}
+        for cold_s in (0.0, 4.0):
+            query = self.query(cold_s=cold_s)
+            found = simulate_application([query], control, bounds, until_s=100.0, cores=1, lead_s=5.0, first=1)
+            late[cold_s] = found.all_latencies.mean_s
+        # Two seconds more for the 100 of 900 rows that are in that batch, and for none later.
+        assert late[4.0] - late[0.0] == pytest.approx(2 * 100 / 900, rel=0.05)
+
     def test_what_is_too_much_waits(self) -> None:
         # 150 rows a batch take 1 s + 15 s: a backlog grows, and latency with it.
         late = static(1, self.query(row_s=0.15)).all_latencies
@@ -71,7 +85,8 @@ class TestExecutors:
         assert (executors.there, executors.paid_s) == (3, 15.0 + 3 * 5.0)
 
     def test_one_goes_when_fewer_were_enough_for_as_long_as_a_start_costs(self) -> None:
-        executors = SimulatedExecutors(ExecutorSettings(maximum=4, release_after_s=10.0), lead_s=25.0, first=3)
+        settings = ExecutorSettings(maximum=4, release_after_s=10.0, start_price_s=25.0)
+        executors = SimulatedExecutors(settings, lead_s=5.0, first=3)
         asked = []
         for now_s in range(0, 60, 10):
             executors.pass_to(float(now_s))

@@ -342,7 +342,8 @@ class TestLeadTime:
     def test_an_executor_is_kept_for_as_long_as_a_stop_and_a_start_cost(self) -> None:
         scheduler, ticks = FakeScheduler(present=3), Ticks()
         executors = manager(scheduler, ticks, release_after_s=10.0, lead_s=40.0, stop_price_s=5.0)
-        for now, left in ((0.0, 3), (44.0, 3), (45.0, 1)):
+        # One and a half lead times, and what a stop costs.
+        for now, left in ((0.0, 3), (64.0, 3), (65.0, 1)):
             ticks.now = now
             assert executors.request(1).observed == left
         priced = manager(FakeScheduler(present=3), ticks, release_after_s=10.0, lead_s=40.0, start_price_s=0.0)
@@ -353,15 +354,15 @@ class TestLeadTime:
     @pytest.mark.parametrize(
         ("expected", "gone_at_s"),
         [
-            (1, 20.0),  # nobody expects to need it within the 40 s that a start costs: half of them are enough
-            (3, 80.0),  # a forecast that it will be needed is believed for twice as long
-            (None, 40.0),  # nobody says
+            (1, 30.0),  # nobody expects to need it within the 60 s that a start costs: half of them are enough
+            (3, 120.0),  # a forecast that it will be needed is believed for twice as long
+            (None, 60.0),  # nobody says
         ],
     )
     def test_a_forecast_shortens_or_lengthens_the_wait(self, expected: int | None, gone_at_s: float) -> None:
         scheduler, ticks = FakeScheduler(present=3), Ticks()
         executors = manager(scheduler, ticks, release_after_s=10.0, lead_s=40.0)
-        for now in np.arange(0.0, 100.0, 1.0):
+        for now in np.arange(0.0, 150.0, 1.0):
             ticks.now = float(now)
             if executors.request(1, expected).observed == 1:
                 break

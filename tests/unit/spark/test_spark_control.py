@@ -280,7 +280,7 @@ def test_executors_are_asked_for_ahead_by_the_lead_time_that_was_learnt(fake_run
     decision = scene.controller.decisions[-1]
     assert decision.plan is not None and decision.action is not None
     slots = int(decision.action.requested.sum())
-    assert scene.controller.loop.outlook["in"].mean.size == 25, "until an executor comes, and the interval after"
+    assert scene.controller.loop.outlook["in"].mean.size == 35, "until a start has paid, and the interval after"
     assert decision.forecasts["in"].mean.size == 5, "the planner sees no further than it wants"
     # At 345/s now and 595/s after the lead time, 10 ms of work for each event.
     assert executors.counts().planned > math.ceil(slots / 2)

@@ -46,6 +46,8 @@ class _Lane:
         self.runs: list[BatchRun] = []
         self.busy_s = self.processed = 0.0
         self.began_s = -_NEVER
+        # Executors that have come and gone into a batch, of all that ever came.
+        self.known = 0
 
     def due_s(self) -> float:
         """Return when the next batch begins: when Spark is free, the trigger is due, and a row has come."""
@@ -59,11 +61,12 @@ class _Lane:
             return due_s
         return trigger_s * math.ceil(first_s / trigger_s - _TINY) if trigger_s else first_s
 
-    def begin(self, now_s: float) -> None:
-        """Take what has come."""
+    def begin(self, now_s: float, came: int) -> None:
+        """Take what has come, on executors of which `came` were not there from the beginning."""
         query = self.query
         end = min(query.curve.came_by(now_s), self.done + query.limit)
-        work_s = query.batch_s + (end - self.done) * query.row_s
+        work_s = query.batch_s + (end - self.done) * query.row_s + (came - self.known) * query.cold_s
+        self.known = came
         self.batch = _Running(self.done, end, now_s, now_s + query.start_s, work_s, work_s)
         self.began_s, self.done = now_s, end
 
@@ -201,7 +204,7 @@ class SimulatedApplication:
                 if batch is not None and batch.ready_s <= next_s + _TINY and batch.work_s <= _TINY:
                     lane.finish(next_s, number, self._cores)
                 elif batch is None and lane.due_s() <= next_s + _TINY:
-                    lane.begin(next_s)
+                    lane.begin(next_s, self.executors.came)
             if next_s >= until_s:
                 return
 

@@ -31,6 +31,8 @@ class SimulatedExecutors:
         self._expected: int | None = None
         self.paid_s = 0.0
         self._since_s = 0.0
+        #: How many have come.
+        self.came = 0
         #: When the number that was asked for changed, and to how many.
         self.changes: list[tuple[float, int]] = []
 
@@ -45,13 +47,13 @@ class SimulatedExecutors:
             at_s = self._coming.popleft()
             self._pay(at_s)
             self.there += 1
+            self.came += 1
         self._pay(now_s)
 
     @property
     def price_s(self) -> float:
         """Executor-seconds that a stop and a start cost."""
-        start_s = self.lead_s if self._settings.start_price_s is None else self._settings.start_price_s
-        return start_s + self._settings.stop_price_s
+        return self._settings.change_price_s(self.lead_s)
 
     @property
     def horizon_s(self) -> float:

@@ -36,6 +36,9 @@ class QueryModel:
         Rows of a batch, at most.
     batch_s : float
         The work of a batch besides that of its rows, in seconds of a task slot.
+    cold_s : float
+        How much more work the first batch is for each executor that has just come: it loads and compiles what the
+        query needs, and starts Python.
     """
 
     name: str
@@ -47,6 +50,7 @@ class QueryModel:
     tasks: int = 0
     limit: float = math.inf
     batch_s: float = 0.0
+    cold_s: float = 0.0
 
     def side_by_side(self, slots: float) -> float:
         """Return how many slots the tasks of a batch keep busy on average, if they may have so many.

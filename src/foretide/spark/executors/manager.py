@@ -113,8 +113,7 @@ class ExecutorManager:
     @property
     def price_s(self) -> float:
         """Executor-seconds that a stop and a start cost."""
-        start_s = self.lead_s if self.settings.start_price_s is None else self.settings.start_price_s
-        return start_s + self.settings.stop_price_s
+        return self.settings.change_price_s(self.lead_s)
 
     @property
     def horizon_s(self) -> float:
