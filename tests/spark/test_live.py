@@ -210,13 +210,14 @@ class TestThroughTopics:
         topology = two_stages(topics, source, sink, {"grouping": "fields:id"})
         with Feeder(topics, source, 2, 300) as feeder:
             with start(topology, spark, tmp_path, LIVE) as running:
-                for runner in [*running._stages, *running._stages]:
+                first, second = running._stages
+                for runner in (first, second, first):
                     assert isinstance(runner, LiveRunner)
                     done = runner.totals.rows
                     wait_for(lambda: runner.totals.rows > done + 200, check=running.check)  # noqa: B023
                     os.kill(next(iter(runner.processes.values())), signal.SIGKILL)
-            # What one stage has sent is through the other when a run stops.
-            assert all(runner.backlog() == 0 for runner in running._stages if not runner.stage.sources)
+            # What one stage has sent is through the other when a run stops, though its last transaction was cut off.
+            assert second.backlog() == 0
         with start(topology, spark, tmp_path, LIVE) as running:
             wait_for(lambda: running.inputs()["in"].done >= feeder.sent, check=running.check)
             [edge] = running.graph.stages[1].inputs
@@ -277,7 +278,7 @@ class TestThroughTopics:
         for name in ("a", "b"):
             rows = rows.operator(name, keep, mode="arrow", queued=True)
         rows.sink("out", "kafka", topic=sink, **given)
-        with pytest.raises(ConfigError, match=r"live stages a, b, in: expected 3 cores.*got 2 \(local"):
+        with pytest.raises(ConfigError, match=r"live stages a, b, in'?: expected 3 cores, one for each, got 2 \(local"):
             start(job.build(), spark, tmp_path, LIVE)
 
 

@@ -174,7 +174,7 @@ class TestCommand:
             (["--replicas", "count=99"], "between 1 and 8 replicas, got 99"),
             (["--trace", "nowhere"], "trace 'nowhere'"),
             (["--minutes", "0"], "'--minutes': expected a positive number"),
-            (["--live"], "stage 'lines': source 'lines' is of kind 'trace'"),
+            (["--live"], "which has no transactions with offsets in them"),
             (["--engine", "live=['liness']"], "did you mean 'lines'?"),
             (["--engine", "batch_taget_s=1"], "did you mean 'batch_target_s'?"),
             (["--engine", "batch_target_s"], "'--engine': expected NAME=VALUE"),

@@ -339,11 +339,12 @@ class RunningTopology:
     def _check_cores(self) -> None:
         """Refuse live stages that have no core each; on a cluster executors may come for them."""
         context, live = self._spark.sparkContext, sorted(self.graph.live)
-        needed = len(live) + (len(live) < len(self.graph.stages))
+        beside = len(live) < len(self.graph.stages)
+        needed = len(live) + beside
         if live and on_this_machine(str(context.master)) and needed > context.defaultParallelism:
             raise ConfigError(
                 f"live stages {', '.join(live)}",
-                expected=f"{needed} cores: one for each, and one for stages in batches",
+                expected=f"{needed} cores, one for each{' and one for stages in batches' if beside else ''}",
                 got=f"{context.defaultParallelism} ({context.master})",
                 remedy=f"give it more (--master 'local[{needed}]'), or join stages: an inline shuffle parts none",
             )

@@ -119,6 +119,8 @@ class LiveRunner(Background):
         self._outer = {source.id for source in stage.sources}
         self._driver = uuid.uuid4().hex
         self._coordinator, self._casualties = Coordinator(), Casualties()
+        # Strands that a task had when it was lost, which nobody has taken since.
+        self._orphans: set[str] = set()
         self._seats: dict[int, Seat] = {}
         #: The Python processes of its tasks, by task.
         self.processes: dict[str, int] = {}
@@ -332,6 +334,7 @@ class LiveRunner(Background):
         elif kind is None:
             if strands := coordinator.owned(task):
                 self._casualties.died(task, strands, time.monotonic())
+                self._orphans.update(strands)
             coordinator.gone(task)
             self.processes.pop(task, None)
 
@@ -368,8 +371,14 @@ class LiveRunner(Background):
         missing = len(wanted) - len(set(self._coordinator.tasks.values()))
         if missing > 0 and now_s - self._started_s < _FIRST_DEAL_S:
             return
-        for command in self._coordinator.commands(now_s, wanted, self._resting(config)):
+        resting = self._resting(config)
+        for command in self._coordinator.commands(now_s, wanted, resting):
             self._send(command)
+        for strand in self._orphans.intersection(resting):
+            # Those behind it would wait for the end of its last transaction, and nobody is going to take it.
+            order = self._resident.order
+            order.books.fence(order.full_name(strand))
+            self._orphans.discard(strand)
 
     def _resting(self, config: RuntimeConfig) -> list[str]:
         """Return the strands that nobody is to have: while sources are paused, theirs; what came from them goes on."""
@@ -386,6 +395,8 @@ class LiveRunner(Background):
     def _send(self, command: Command) -> None:
         assert self._server is not None
         message: Message = {"do": command.do}
+        if command.do == "take":
+            self._orphans.discard(command.strand)
         if command.strand:
             starts, ends = self._topics.places(command.strand)
             message |= {"strand": command.strand, "grant": command.grant, "starts": starts, "ends": ends}
