@@ -11,7 +11,7 @@ from foretide.compile.stages import Stage, StageGraph, compile_stages
 from foretide.errors import ConfigError
 from foretide.topology import Sink, Source
 
-__all__ = ["check_live", "live_stages", "origins", "over_topics"]
+__all__ = ["check_live", "cluster_anchor", "live_stages", "over_topics"]
 
 # Groupings that go by the rows alone: others ask about tasks, of which a topic knows nothing.
 _BY_ROWS = ("shuffle", "fields", "partial-key", "global")
@@ -113,17 +113,30 @@ def _reasons(graph: StageGraph, stage: Stage, bounded: set[str]) -> Iterator[str
     written |= {str(plan.edge): "kafka" for plan in stage.edges if plan.link == "topic"}
     if len(set(written.values()) & {"kafka", "postgres"}) > 1:
         yield f"{_and(written)} are in Kafka and in PostgreSQL, and a transaction is of one"
-    ends: tuple[Source | Sink, ...] = (*origins(graph, stage), *stage.sinks)
+    ends = [*_origins(graph, stage), *stage.sinks]
+    if (anchor := cluster_anchor(graph, stage)) is not None and anchor not in ends:
+        ends.append(anchor)
     for kind, option, where in (("kafka", "servers", "clusters"), ("postgres", "url", "databases")):
         places = {str(end.connector.options.get(option)): end.id for end in ends if end.connector.kind == kind}
         if len(places) > 1:
             yield f"{_and(places.values())} are in different {where}, and a transaction is of one"
 
 
-def origins(graph: StageGraph, stage: Stage) -> tuple[Source, ...]:
+def _origins(graph: StageGraph, stage: Stage) -> tuple[Source | Sink, ...]:
     """Return the sources of a stage, and of all stages before it: topics between them are in the same cluster."""
     before = (graph.stage_of(plan.edge.start) for plan in stage.inputs)
-    return (*stage.sources, *(source for other in before for source in origins(graph, other)))
+    return (*stage.sources, *(source for other in before for source in _origins(graph, other)))
+
+
+def cluster_anchor(graph: StageGraph, stage: Stage) -> Source | Sink | None:
+    """Return whose Kafka cluster the topics are in that a stage reads and only this run writes; None without any.
+
+    It is that of the first source that is in one, of this stage or of one before it; else that of the first sink.
+    """
+    if not stage.inputs and all(source.connector.kind != "trace" for source in stage.sources):
+        return None
+    ends = (*_origins(graph, stage), *graph.topology.sinks)
+    return next((end for end in ends if end.connector.kind == "kafka"), None)
 
 
 def _and(names: Iterable[str]) -> str:

@@ -50,6 +50,17 @@ def test_without_either_it_is_refused() -> None:
         traced(POSTGRES)
 
 
+def test_sinks_in_two_clusters_leave_a_trace_without_one() -> None:
+    job = flow("job")
+    rows = job.source("in", "trace", trace="pasps_dns").operator("work", str)
+    rows.sink("out", **KAFKA)
+    job.source("other", "trace", trace="pasps_dns").operator("more", str).sink(
+        "also", **{**KAFKA, "servers": "there:2"}
+    )
+    with pytest.raises(ConfigError, match="stage 'other': also and out are in different clusters"):
+        live_graph(compile_stages(job.build()), EngineSettings(live=True))
+
+
 def test_nothing_changes_where_nothing_is_live() -> None:
     graph = compile_stages(traced(KAFKA).topology)
     assert live_graph(graph, EngineSettings()) is graph

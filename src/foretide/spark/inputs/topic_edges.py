@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from foretide.compile.live import origins
+from foretide.compile.live import cluster_anchor
 from foretide.compile.stages import EdgePlan, Stage, StageGraph
-from foretide.topology import Sink, Source
 
 __all__ = ["edge_topic", "topic_inputs", "topic_partitions", "traces_need_a_cluster"]
 
@@ -50,11 +49,10 @@ def traces_need_a_cluster(graph: StageGraph, servers: str) -> list[str]:
 
 def _cluster(graph: StageGraph, stage: Stage, servers: str) -> dict[str, Any]:
     """Return the options of the cluster that topics of a stage are in; none where nobody says."""
-    ends: tuple[Source | Sink, ...] = (*origins(graph, stage), *graph.topology.sinks)
-    for end in ends:
-        if end.connector.kind == "kafka":
-            return {name: value for name, value in end.connector.options.items() if name in _OF_THE_CLUSTER}
-    return {"servers": servers} if servers else {}
+    anchor = cluster_anchor(graph, stage)
+    if anchor is None:
+        return {"servers": servers} if servers else {}
+    return {name: value for name, value in anchor.connector.options.items() if name in _OF_THE_CLUSTER}
 
 
 def topic_partitions(stage: Stage) -> int:
