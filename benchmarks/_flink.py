@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from _streams import scratch
 from foretide.kafka.jars import fetch
 
-__all__ = ["Cluster", "WarmJobs", "calls", "find_python", "kafka_job", "start_cluster"]
+__all__ = ["LIVE_JOB", "Cluster", "WarmJobs", "calls", "find_python", "kafka_arguments", "kafka_job", "start_cluster"]
 
 ROOT = Path(__file__).resolve().parents[1]
 JOB = ROOT / "benchmarks" / "flink_job.py"
@@ -109,13 +109,21 @@ class WarmJobs:
         self._log.close()
 
 
+def kafka_arguments(servers: str, source: str, sink: str, path: Path, interval_ms: int) -> list[str]:
+    """Return the arguments of the job from Kafka to Kafka, whose checkpoints are in a folder."""
+    [jar] = [jar for jar in fetch([KAFKA_CONNECTOR]) if jar.name.startswith("flink-sql-connector-kafka")]
+    given = {"servers": servers, "source": source, "sink": sink, "jar": jar, "checkpoints": path / "checkpoints"}
+    return [part for name, value in given.items() for part in (f"--{name}", str(value))] + [
+        "--interval-ms",
+        str(interval_ms),
+    ]
+
+
 @contextmanager
 def kafka_job(python: Path, servers: str, source: str, sink: str, interval_ms: int) -> Iterator[None]:
     """Run the job from Kafka to Kafka within the block, in a process of its own with a virtual machine of its own."""
-    [jar] = [jar for jar in fetch([KAFKA_CONNECTOR]) if jar.name.startswith("flink-sql-connector-kafka")]
     with scratch() as path, (path / "log").open("wb") as log:
-        command = [str(python), str(LIVE_JOB), "--servers", servers, "--source", source, "--sink", sink]
-        command += ["--jar", str(jar), "--checkpoints", str(path / "checkpoints"), "--interval-ms", str(interval_ms)]
+        command = [str(python), str(LIVE_JOB), *kafka_arguments(servers, source, sink, path, interval_ms)]
         job = subprocess.Popen(command, env=_environment(), stdout=log, stderr=log, start_new_session=True)
         try:
             yield

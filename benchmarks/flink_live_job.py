@@ -45,10 +45,15 @@ def main() -> None:
         parser.add_argument(f"--{name}", required=True)
     parser.add_argument("--interval-ms", type=int, required=True, help="between checkpoints")
     parser.add_argument("--parallelism", type=int, default=2)
-    given = parser.parse_args()
+    parser.add_argument("--detached", action="store_true", help="return once it is submitted to a cluster")
+    parser.add_argument("--set", action="append", default=[], help="a setting of Flink's, KEY=VALUE")
+    # What other jobs are told that run on the same cluster means nothing here: events come from Kafka.
+    given, _ = parser.parse_known_args()
+    more = dict(setting.split("=", 1) for setting in given.set)
+    jars = [f"file://{given.jar}", *filter(None, [more.pop("pipeline.jars", "")])]
     tables = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
     settings = {
-        "pipeline.jars": f"file://{given.jar}",
+        "pipeline.jars": ";".join(jars),
         "pipeline.object-reuse": "true",
         "parallelism.default": str(given.parallelism),
         "execution.checkpointing.interval": f"{given.interval_ms} ms",
@@ -62,7 +67,7 @@ def main() -> None:
         "python.fn-execution.bundle.time": "5",
         "python.fn-execution.arrow.batch.size": "1000",
     }
-    for name, value in settings.items():
+    for name, value in {**more, **settings}.items():
         tables.get_config().set(name, value)
     place = f"'connector' = 'kafka', 'properties.bootstrap.servers' = '{given.servers}', 'format' = 'json'"
     tables.execute_sql(
@@ -75,7 +80,9 @@ def main() -> None:
         f"'sink.transactional-id-prefix' = '{given.sink}', 'properties.transaction.timeout.ms' = '60000')"
     )
     mapped = tables.from_path("events").map(udf(work, result_type=DataTypes.ROW(FIELDS), func_type="pandas"))
-    mapped.execute_insert("results").wait()
+    submitted = mapped.execute_insert("results")
+    if not given.detached:
+        submitted.wait()
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ import numpy as np
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
-from _flink import MISSING, find_python, kafka_job
+from _flink import LIVE_JOB, MISSING, find_python, kafka_arguments, kafka_job, start_cluster
 from _harness import OF_TURNS, Measured, alternate, between, parse_options, progress, report
 from _streams import open_session, scratch
 from foretide.kafka import Broker, Cluster
@@ -239,6 +239,23 @@ def silence(spark: SparkSession, servers: str, seconds: float) -> float:
     return stream.seen.silence_s(began_s)
 
 
+def flink_silence(python: Path, servers: str, seconds: float, interval_ms: int) -> float:
+    """Return the same of PyFlink, on a cluster with its adaptive scheduler, after it has had time to warm up."""
+    stream = Stream(servers, 1_000)
+    with scratch() as path:
+        arguments = kafka_arguments(servers, stream.source, stream.sink, path, interval_ms)
+        with start_cluster(python, 3, job=LIVE_JOB, arguments=arguments) as cluster:
+            stream.start()
+            cluster.rescale(2)
+            time.sleep(SETTLE_S)
+            began_s = time.time()
+            for count in (3, 2):
+                cluster.rescale(count)
+                time.sleep(seconds / 2)
+            stream.stop()
+    return stream.seen.silence_s(began_s)
+
+
 def main() -> None:
     options = parse_options(__doc__)
     seconds = options.size(20.0, 10.0, 3.0)
@@ -287,17 +304,17 @@ def main() -> None:
         details["events_per_s"] = rates_of
         ratio = between(rates_of["live"], rates_of["batches"])
         lines.append(Measured("throughput of a full topic", "the same in batches", "at least", 0.7, ratio))
-        gaps = [silence(spark, broker.servers, seconds) for _ in range(options.repeats)]
-        details["silence_s"] = gaps
-        lines.append(
-            Measured(
-                "longest silence at a change of replicas",
-                f"{SILENCE_S:g} s",
-                "at most",
-                1.0,
-                between(gaps, [SILENCE_S] * len(gaps)),
-            )
-        )
+        quiet = {"live": partial(silence, spark, broker.servers, seconds)}
+        if python is not None:
+            interval_ms = details[f"interval_ms_at_{rates[0]}"]
+            quiet["PyFlink"] = partial(flink_silence, python, broker.servers, seconds, interval_ms)
+        silences = alternate(quiet, options.repeats, warm_up=0, show=lambda gap_s: f"{1e3 * gap_s:.0f} ms")
+        details["silence_s"], gaps = silences, silences["live"]
+        against = between(gaps, silences["PyFlink"]) if python is not None else None
+        what, itself = "longest silence at a change of replicas", between(gaps, [SILENCE_S] * len(gaps))
+        lines.append(Measured(what, f"{SILENCE_S:g} s", "at most", 1.0, itself))
+        note = MISSING if python is None else ""
+        lines.append(Measured(what, "PyFlink's adaptive rescale", "at most", 0.2, against, note))
     spark.stop()
     report("live", "Live stages", lines, details, options, intro=INTRO)
 
