@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from foretide.compile.stages import EdgePlan, Stage, compile_stages
+from foretide.compile.live import check_live, live_stages, over_topics
+from foretide.compile.stages import EdgePlan, Stage, StageGraph, compile_stages
 from foretide.topology import Edge, Topology
 from foretide.topology.options import OWN_KINDS, written_by
 
@@ -26,6 +27,7 @@ _REASONS = {
 }
 _STAYS = "it only spreads load: rows stay put"
 _OFFSETS = "tasks read ranges of offsets, so they may outnumber the topic's partitions"
+_PARTITIONS = "tasks that stay read whole partitions, so they do not outnumber those of the topic"
 _SINKS = {
     "none": "tasks count the rows and drop them",
     "parquet": "tasks write files, the driver puts them in place",
@@ -53,9 +55,9 @@ class EdgeView:
     start, end : str
         The elements at its ends.
     link : str
-        ``chained``, ``exchanged``, ``queued`` or ``sink``, see `foretide.compile.stages.Link`.
+        ``chained``, ``exchanged``, ``queued``, ``topic`` or ``sink``, see `foretide.compile.stages.Link`.
     exchanged : bool
-        Whether rows change tasks here; on a queued edge, when they are read.
+        Whether rows change tasks here; on a queued edge, when they are read, and on a topic, when they are written.
     why : str
         The reason.
     """
@@ -100,6 +102,8 @@ class StageView:
         Queued edges at its ends.
     slots, tasks_per_batch : int
         Tasks side by side, and tasks of the one job of a batch over all rounds.
+    live : bool
+        Whether its tasks stay, and there are no batches.
     """
 
     id: str
@@ -113,6 +117,7 @@ class StageView:
     writes: tuple[str, ...]
     slots: int
     tasks_per_batch: int
+    live: bool = False
 
 
 @dataclass(frozen=True)
@@ -132,16 +137,16 @@ class Explanation:
     @property
     def exchanges(self) -> int:
         """Edges at which rows change tasks."""
-        inside = sum(edge.exchanged for stage in self.stages for edge in stage.edges if edge.link != "queued")
-        return inside + sum(edge.exchanged for edge in self.queued)
+        # Each edge is one of those of the stage that it leaves.
+        return sum(edge.exchanged for stage in self.stages for edge in stage.edges)
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data, for JSON."""
         return {"slots": self.slots, "exchanges": self.exchanges, **asdict(self)}
 
 
-def explain(topology: Topology, *, tasks_per_slot: int = 1) -> Explanation:
-    """Return what `topology` becomes on Spark with its initial replicas.
+def explain(topology: Topology, *, tasks_per_slot: int = 1, live: bool | Sequence[str] = False) -> Explanation:
+    """Return what `topology` becomes on Spark with its initial replicas, with all stages live, or those that are named.
 
     >>> from foretide.topology import flow
     >>> job = flow("words")
@@ -156,16 +161,21 @@ def explain(topology: Topology, *, tasks_per_slot: int = 1) -> Explanation:
     ------
     TopologyError
         When the topology cannot be cut into stages.
+    ConfigError
+        When a stage cannot be live.
     """
     graph = compile_stages(topology)
+    if named := live_stages(graph, live):
+        graph = over_topics(graph, named)
+        check_live(graph)
     changing = {plan.number for stage in graph.stages for plan in stage.exchanges}
     edges = {
-        plan.number: _edge_view(plan, plan.number in changing, topology, by_spark=_is_read_by_spark(stage))
+        plan.number: _edge_view(plan, plan.number in changing, graph, stage)
         for stage in graph.stages
         for plan in stage.edges
     }
-    stages = tuple(_stage_view(stage, edges, tasks_per_slot) for stage in graph.stages)
-    queued = tuple(edges[plan.number] for plan in graph.queued)
+    stages = tuple(_stage_view(stage, edges, tasks_per_slot, live=stage.id in graph.live) for stage in graph.stages)
+    queued = tuple(edges[plan.number] for stage in graph.stages for plan in stage.inputs)
     missing = tuple(operator.id for operator in topology.operators if operator.function is None)
     return Explanation(topology.name, stages, queued, missing)
 
@@ -177,7 +187,7 @@ def _is_read_by_spark(stage: Stage) -> bool:
     )
 
 
-def _stage_view(stage: Stage, edges: Mapping[int, EdgeView], tasks_per_slot: int) -> StageView:
+def _stage_view(stage: Stage, edges: Mapping[int, EdgeView], tasks_per_slot: int, *, live: bool) -> StageView:
     replicas = {operator.id: operator.replicas.initial for operator in stage.operators}
     slots = stage.slots(replicas)
     return StageView(
@@ -189,15 +199,19 @@ def _stage_view(stage: Stage, edges: Mapping[int, EdgeView], tasks_per_slot: int
         _rounds(stage),
         tuple(edges[plan.number] for plan in stage.edges),
         reads=tuple(str(plan.edge) for plan in stage.inputs),
-        writes=tuple(str(plan.edge) for plan in stage.edges if plan.link == "queued"),
+        writes=tuple(str(plan.edge) for plan in stage.edges if plan.parts),
         slots=slots,
-        tasks_per_batch=slots * tasks_per_slot * (1 + stage.rounds),
+        tasks_per_batch=0 if live else slots * tasks_per_slot * (1 + stage.rounds),
+        live=live,
     )
 
 
-def _edge_view(plan: EdgePlan, exchanged: bool, topology: Topology, *, by_spark: bool) -> EdgeView:
-    edge = plan.edge
-    why = _sink_why(plan, topology, by_spark) if plan.link == "sink" else _why(plan, exchanged, topology)
+def _edge_view(plan: EdgePlan, exchanged: bool, graph: StageGraph, stage: Stage) -> EdgeView:
+    edge, exchanged = plan.edge, exchanged or (plan.link == "topic" and plan.edge.grouping.name != "shuffle")
+    if plan.link == "sink":
+        why = _sink_why(plan, graph.topology, _is_read_by_spark(stage))
+    else:
+        why = _why(plan, exchanged, graph.topology, live=stage.id in graph.live)
     return EdgeView(str(edge), edge.start, edge.end, str(edge.grouping), plan.link, exchanged, why)
 
 
@@ -209,7 +223,7 @@ def _sink_why(plan: EdgePlan, topology: Topology, by_spark: bool) -> str:
     return _SINKS.get(kind, f"a sink of kind {kind!r}")
 
 
-def _why(plan: EdgePlan, exchanged: bool, topology: Topology) -> str:
+def _why(plan: EdgePlan, exchanged: bool, topology: Topology, *, live: bool) -> str:
     sinks, end = {sink.id for sink in topology.sinks}, plan.edge.end
     if end not in sinks and topology.operator(end).on_frames:
         return f"{end} works on DataFrames: Spark reads the rows for it" + (
@@ -218,9 +232,12 @@ def _why(plan: EdgePlan, exchanged: bool, topology: Topology) -> str:
     if plan.link == "queued":
         read = f"exchanged when read: {_reason(plan.edge)}" if exchanged else "dealt out evenly when read"
         return f"a durable log between two stages, {read}"
+    if plan.link == "topic":
+        spread = _reason(plan.edge) if exchanged else "its partitions take turns"
+        return f"a Kafka topic of the run between two live stages: {spread}"
     why = _reason(plan.edge) if exchanged else _STAYS
     topics = {source.id for source in topology.sources if source.connector.kind == "kafka"}
-    return f"{_OFFSETS}; {why}" if plan.edge.start in topics else why
+    return f"{_PARTITIONS if live else _OFFSETS}; {why}" if plan.edge.start in topics else why
 
 
 def _reason(edge: Edge) -> str:
@@ -253,7 +270,7 @@ def _active(stage: Stage) -> Mapping[str, set[int]]:
         active[plan.edge.end].add(int(plan.number in exchanges))
     for id in (*(source.id for source in stage.sources), *(operator.id for operator in stage.operators)):
         for plan in stage.edges:
-            if plan.edge.start == id and plan.link != "queued":
+            if plan.edge.start == id and not plan.parts:
                 active[plan.edge.end] |= {number + (plan.number in exchanges) for number in active[id]}
     return active
 

@@ -171,3 +171,22 @@ def test_no_java_is_started() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "one streaming query" in done.stdout
+
+
+def test_live_stages_are_cut_where_rows_change_tasks(runner: CliRunner) -> None:
+    job, where = flow("live"), {"kind": "kafka", "servers": "here:1"}
+    rows = job.source("in", topic="orders", schema="id long", **where).operator("split", identity, replicas=(1, 4, 2))
+    rows.operator("count", identity, grouping="fields:id").sink("out", topic="totals", **where)
+    topology = job.build()
+    assert len(explain(topology).stages) == 1
+    plan = explain(topology, live=True)
+    assert [(stage.id, stage.live, stage.slots, stage.tasks_per_batch) for stage in plan.stages] == [
+        ("in", True, 2, 0),
+        ("count", True, 1, 0),
+    ]
+    assert [edge.link for edge in plan.queued] == ["topic"] and plan.exchanges == 1
+    page = text_of(plan)
+    assert "the topic of split -> count" in page and "2 that stay" in page and "hold their cores" in page
+    assert "a batch" not in page
+    refused = runner.invoke(app, ["plan-spark", WORDCOUNT, "--live"])
+    assert refused.exit_code == 2 and "setting 'live'" in refused.stderr

@@ -18,6 +18,7 @@ def plan_spark(
     replicas: Annotated[
         str | None, typer.Option(help="Replicas by operator, such as 'split=2,count=3'; else the initial ones.")
     ] = None,
+    live: Annotated[bool, typer.Option("--live", help="As it would run with --live: tasks that stay.")] = False,
     tasks_per_slot: Annotated[int, typer.Option(min=1, max=16, help="Tasks for each slot.")] = 1,
     settings: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help=SETTINGS_HELP)] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the plan as JSON.")] = False,
@@ -35,7 +36,7 @@ def plan_spark(
     from foretide.traces.replacement import parse_replicas, with_replicas
 
     topology = with_replicas(load_topology_argument(file, settings or ()), parse_replicas(replicas))
-    plan = explain(topology, tasks_per_slot=tasks_per_slot)
+    plan = explain(topology, tasks_per_slot=tasks_per_slot, live=live)
     if as_json:
         typer.echo(json.dumps(plan.to_dict(), indent=2, ensure_ascii=False))
     else:

@@ -18,6 +18,7 @@ _LINKS = {
     "chained": ("→ stays", "green"),
     "exchanged": ("⇄ exchange", "yellow"),
     "queued": ("⇢ log", "magenta"),
+    "topic": ("⇢ topic", "magenta"),
     "sink": ("◉ sink", "cyan"),
 }
 
@@ -52,7 +53,9 @@ def _panel(stage: StageView) -> RenderableType:
         Group(_flow(stage), Text(), _edges(stage), Text(), _cost(stage)),
         title=Text.assemble(" stage ", (stage.id, "bold cyan"), " "),
         title_align="left",
-        subtitle=Text(" one streaming query, one Spark job per batch ", style="dim"),
+        subtitle=Text(
+            " tasks that stay " if stage.live else " one streaming query, one Spark job per batch ", style="dim"
+        ),
         subtitle_align="right",
         box=box.ROUNDED,
         border_style="cyan",
@@ -65,14 +68,15 @@ def _flow(stage: StageView) -> Table:
     table = Table.grid(padding=(0, 2))
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
+    kept = "topic" if stage.live else "log"
     for edge in stage.reads:
-        table.add_row(Text("⇢ reads", style="magenta"), Text(f"the log of {edge}"))
+        table.add_row(Text("⇢ reads", style="magenta"), Text(f"the {kept} of {edge}"))
     for number, step in enumerate(stage.rounds):
         table.add_row(Text(f"round {step.number}", style="bold"), _runs(step, stage))
         if number + 1 < len(stage.rounds):
             table.add_row(Text("   ⇅", style="yellow"), Text(" and ".join(step.exchanges_after), style="yellow"))
     for edge in stage.writes:
-        table.add_row(Text("⇢ writes", style="magenta"), Text(f"the log of {edge}"))
+        table.add_row(Text("⇢ writes", style="magenta"), Text(f"the {kept} of {edge}"))
     return table
 
 
@@ -101,18 +105,16 @@ def _cost(stage: StageView) -> Text:
     summands = " + ".join(f"{operator} {count}" for operator, count in stage.replicas.items())
     sum_ = f"{summands} = {_count(stage.slots, 'slot')}" if summands else f"no operators: {_count(stage.slots, 'slot')}"
     rounds = _count(len(stage.rounds), "round")
-    return Text.assemble(
-        ("replicas  ", "dim"),
-        (sum_, "bold"),
-        ("\na batch   ", "dim"),
-        (
-            f"{rounds} of {stage.tasks_per_batch // len(stage.rounds)} tasks: {_count(stage.tasks_per_batch, 'task')}",
-            "bold",
-        ),
-    )
+    each, all_ = stage.tasks_per_batch // len(stage.rounds), _count(stage.tasks_per_batch, "task")
+    what, words = "a batch", f"{rounds} of {each} tasks: {all_}"
+    if stage.live:
+        what, words = "tasks", f"{stage.slots} that stay, each on a core of its own"
+    return Text.assemble(("replicas  ", "dim"), (sum_, "bold"), (f"\n{what:<10}", "dim"), (words, "bold"))
 
 
 def _footer(plan: Explanation) -> Text:
+    if any(stage.live for stage in plan.stages):
+        return Text("Tasks that stay hold their cores: every live stage needs one at least.", style="dim")
     return Text(
         f"With {_count(plan.slots, 'core')} all tasks of a round run side by side; with fewer they take turns.",
         style="dim",
