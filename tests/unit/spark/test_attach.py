@@ -172,7 +172,9 @@ class TestAttachment:
         ]
         assert caplog.messages == [event.message for event in told if event.severity == "warning"]
 
-    def test_a_query_that_joins_later_begins_another_chapter_that_knows_what_was_learnt(self, tmp_path: Path) -> None:
+    def test_a_query_that_joins_later_begins_another_chapter_that_knows_what_was_learnt(
+        self, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
         store = tmp_path / "runs.db"
         scene = Scene(Executors(), store=str(store))
         scene.start(steady((600, 100)), name="orders", kafka=True)
@@ -181,6 +183,7 @@ class TestAttachment:
         scene.pass_time(60)
         told = [event.message for event in scene.attachment.events if event.kind == "queries.changed"]
         assert told == ["'clicks' joined in: what follows is recorded as another run"]
+        assert not [record for record in caplog.records if "is not taken over" in record.getMessage()]
         knowledge = scene.attachment.loop.parts.planner.learnt()  # type: ignore[union-attr]
         assert knowledge is not None and knowledge["batches"]["orders"]["batches"] > 20
         scene.attachment.stop()

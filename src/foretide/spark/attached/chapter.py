@@ -25,6 +25,7 @@ from foretide.events import Event, EventSink, FanOut
 from foretide.latency import Opening
 from foretide.plan import Guarded
 from foretide.records import Ints, Measurement, Plan
+from foretide.records.measured import OPTIONAL_AMOUNTS
 from foretide.spark.attached.kafka_bound import KafkaBound
 from foretide.spark.attached.measuring import QueryMeter
 from foretide.spark.attached.query import AttachedQuery
@@ -279,7 +280,7 @@ class Chapter(Background):
         def wide(values: Any) -> Any:
             return np.concatenate((values, np.zeros(len(layout.operators) - known, dtype=values.dtype)))
 
-        columns = ("arrived", "passed", "processed", "queued", "busy_s", "replicas", "failed")
+        columns = ("arrived", "passed", "processed", "queued", "busy_s", "replicas", *OPTIONAL_AMOUNTS)
         return replace(
             measurement, layout=layout, batches=(), **{name: wide(getattr(measurement, name)) for name in columns}
         )
