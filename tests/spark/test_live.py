@@ -224,7 +224,7 @@ class TestThroughTopics:
             runner = running._stages[1]
             assert isinstance(runner, LiveRunner)
             wait_for(lambda: runner.backlog() == 0, check=running.check)
-            runner._forget()
+            runner._topics.forget()
             [topic] = [plan.topic for name, plan in runner._topics.plans.items() if name == edge.name]
             held = topics.cluster.offsets(topic)
         assert numbers(topics, sink) == good(feeder.sent)

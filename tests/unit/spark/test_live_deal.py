@@ -154,3 +154,19 @@ def test_nobody_lets_go_while_nobody_else_is_there() -> None:
     play.seats = {1}
     assert play.settle() == []
     assert set(play.owners().values()) == {"t0"}
+
+
+def test_what_a_task_leaves_that_is_gone_is_seen_to_once_unless_another_takes_it() -> None:
+    play = Play(0, 1)
+    play.settle()
+    [task] = {owner for strand, owner in play.owners().items() if strand == "a"}
+    assert task is not None
+    owned = play.coordinator.owned(task)
+    play.coordinator.gone(task)
+    assert play.coordinator.take_left(play.coordinator.strands) == owned
+    assert play.coordinator.take_left(play.coordinator.strands) == []
+    other = next(owner for owner in play.owners().values() if owner is not None)
+    play.coordinator.gone(other)
+    play.coordinator.joined("last", 0)
+    play.settle()
+    assert play.coordinator.take_left(play.coordinator.strands) == [], "all were taken"

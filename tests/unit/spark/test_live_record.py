@@ -10,7 +10,7 @@ from foretide.depot import open_depot
 from foretide.errors import ConfigError
 from foretide.kafka import Cluster, KafkaError
 from foretide.spark.kafka_options import KafkaSourcePlan
-from foretide.spark.live.record import LiveRecord, StrandCut, claim_driver, is_driver, read_reached, write_reached
+from foretide.spark.live.record import LiveRecord, StrandCut, check_driver, claim_driver, read_reached, write_reached
 from foretide.spark.live.topics import check_remembered
 
 
@@ -32,11 +32,13 @@ def test_a_file_that_is_damaged_is_named(tmp_path: Path) -> None:
 
 def test_the_last_driver_that_has_begun_is_the_driver(tmp_path: Path) -> None:
     depot = open_depot(tmp_path / "stages")
-    assert is_driver(depot, "one")
+    check_driver(depot, "one", "in")
     claim_driver(depot, "one")
-    assert is_driver(depot, "one")
+    check_driver(depot, "one", "in")
     claim_driver(depot, "two")
-    assert not is_driver(depot, "one") and is_driver(depot, "two")
+    check_driver(depot, "two", "in")
+    with pytest.raises(KafkaError, match=r"stage 'in': expected to be the only driver .* has taken"):
+        check_driver(depot, "one", "in")
 
 
 def test_how_far_a_stage_has_come_is_written_down(tmp_path: Path) -> None:

@@ -53,13 +53,17 @@ class Command:
 
 @dataclass
 class _Held:
-    """Who has a strand by which grant, who is to have it next and stands ready, since when the owner is to let go."""
+    """Who has a strand by which grant, who is to have it next and stands ready, since when the owner is to let go.
+
+    One whose owner is gone without letting go is `left`, until someone takes it.
+    """
 
     owner: str | None = None
     grant: int = 0
     heir: str | None = None
     is_ready: bool = False
     asked_s: float | None = None
+    left: bool = False
 
 
 @dataclass
@@ -89,6 +93,13 @@ class Coordinator:
         """Return whether no task has any of these strands."""
         return all(self.strands[strand].owner is None for strand in strands)
 
+    def take_left(self, strands: Iterable[str]) -> list[str]:
+        """Return those of these strands that their owners have left, and take it that someone sees to them now."""
+        found = [strand for strand in strands if self.strands[strand].left]
+        for strand in found:
+            self.strands[strand].left = False
+        return found
+
     def owned(self, task: str) -> list[str]:
         """Return the strands of a task."""
         return [strand for strand, held in self.strands.items() if held.owner == task]
@@ -104,6 +115,7 @@ class Coordinator:
         for held in self.strands.values():
             if held.owner == task:
                 held.owner = held.asked_s = None
+                held.left = True
             if held.heir == task:
                 held.heir, held.is_ready = None, False
 
@@ -163,7 +175,7 @@ class Coordinator:
             if now_s - held.asked_s <= _PATIENCE_S:
                 return []
             # Whoever takes it now fences it off.
-            held.owner = held.asked_s = None
+            held.owner, held.asked_s, held.left = None, None, True
             return [] if target is None else self._give(strand, held, target)
         if target == held.owner:
             held.heir, held.is_ready = None, False
@@ -178,6 +190,6 @@ class Coordinator:
 
     @staticmethod
     def _give(strand: str, held: _Held, target: str) -> list[Command]:
-        held.owner, held.heir, held.is_ready, held.asked_s = target, None, False, None
+        held.owner, held.heir, held.is_ready, held.asked_s, held.left = target, None, False, None, False
         held.grant += 1
         return [Command(target, "take", strand, held.grant)]

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from foretide.depot import Depot
 from foretide.errors import ConfigError
+from foretide.kafka.errors import KafkaError
 from foretide.spark.live.order import strand_name
 
-__all__ = ["LiveRecord", "StrandCut", "claim_driver", "is_driver", "read_reached", "write_reached"]
+__all__ = ["LiveRecord", "StrandCut", "check_driver", "claim_driver", "read_reached", "write_reached"]
 
 _STRANDS, _REACHED, _DRIVER = "strands.json", "reached.json", "driver"
 
@@ -95,9 +97,17 @@ def claim_driver(depot: Depot, driver: str) -> None:
     depot.put(_DRIVER, driver.encode())
 
 
-def is_driver(depot: Depot, driver: str) -> bool:
-    """Return whether nobody else has begun to run the stage since."""
-    try:
-        return depot.read(_DRIVER).decode() == driver
-    except FileNotFoundError:
-        return True
+def check_driver(depot: Depot, driver: str, stage: str) -> None:
+    """See that nobody else runs the stage by now: strands would be taken from each other for ever.
+
+    Raises
+    ------
+    KafkaError
+        When another driver does.
+    """
+    with suppress(FileNotFoundError):
+        if depot.read(_DRIVER).decode() != driver:
+            raise KafkaError(
+                f"stage {stage!r}: expected to be the only driver in {depot.uri}, got another one that has taken over; "
+                "stop one of the two"
+            )

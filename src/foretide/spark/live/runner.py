@@ -9,7 +9,6 @@ import time
 import uuid
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
@@ -18,27 +17,24 @@ from pyspark.sql import SparkSession
 from foretide.background import Background
 from foretide.compile.stages import Stage, StageGraph
 from foretide.errors import error_from_data
-from foretide.kafka.client import confluent, reason
-from foretide.kafka.errors import BrokerError, KafkaError, TopicError
+from foretide.kafka.errors import BrokerError, TopicError
 from foretide.records.sharing import share_out
 from foretide.spark.batches.drops import Drop
 from foretide.spark.batches.ends import letter_log
 from foretide.spark.batches.programs import pack_program
 from foretide.spark.batches.states import HotKey, StateSize
-from foretide.spark.inputs.contract import NEVER_US
 from foretide.spark.inputs.planned import Position, Positions
-from foretide.spark.inputs.topic_edges import topic_inputs, topic_partitions
+from foretide.spark.inputs.topic_edges import topic_inputs
 from foretide.spark.live.accounts import LiveAccounts
 from foretide.spark.live.casualties import Casualties
 from foretide.spark.live.channel import ControlServer, Message
 from foretide.spark.live.deal import Command, Coordinator
 from foretide.spark.live.letters import LetterKeeper
 from foretide.spark.live.order import LiveOrder, SourceOrder, books_of, source_of
-from foretide.spark.live.record import claim_driver, is_driver
+from foretide.spark.live.record import check_driver, claim_driver
 from foretide.spark.live.resident import ResidentTask
 from foretide.spark.live.seats import Seat
 from foretide.spark.live.topics import LiveTopics
-from foretide.spark.live.trace_feed import TraceFeed
 from foretide.spark.settings import EngineSettings
 from foretide.spark.sinks.contract import BatchSink, open_sink
 from foretide.spark.tasks.statistics import BatchStatistics, StageTotals
@@ -98,29 +94,13 @@ class LiveRunner(Background):
         run = workspace.run_id()
         self.sinks: Mapping[str, BatchSink] = {sink.id: open_sink(sink, run) for sink in stage.sinks}
         self._graph = graph
-        self._topics = LiveTopics(stage, topic_inputs(graph, stage, run, settings.kafka_servers), workspace)
-        self._feeds = [
-            TraceFeed(
-                source.id,
-                source.connector.options,
-                self._topics.plans[source.id],
-                topic_partitions(stage),
-                workspace.live(stage.id),
-                self._group,
-                lambda: self._runtime.read().paused,
-            )
-            for source in stage.sources
-            if source.connector.kind == "trace"
-        ]
-        # How many messages of traces waited when a broker last said so.
-        self._waiting: dict[str, int] = {}
+        given = topic_inputs(graph, stage, run, settings.kafka_servers)
+        self._topics = LiveTopics(stage, given, workspace, self._group, lambda: self._runtime.read().paused)
         self.program = pack_program(graph.topology, stage, workspace, settings)
         self._accounts = LiveAccounts(stage.id, settings)
         self._outer = {source.id for source in stage.sources}
         self._driver = uuid.uuid4().hex
         self._coordinator, self._casualties = Coordinator(), Casualties()
-        # Strands that a task had when it was lost, which nobody has taken since.
-        self._orphans: set[str] = set()
         self._seats: dict[int, Seat] = {}
         #: The Python processes of its tasks, by task.
         self.processes: dict[str, int] = {}
@@ -171,7 +151,7 @@ class LiveRunner(Background):
 
     def error(self) -> Exception | None:
         """Return what ended it; None while it runs."""
-        return self.failure or next((feed.failure for feed in self._feeds if feed.failure is not None), None)
+        return self.failure or self._topics.error()
 
     def start(self) -> None:
         """Fence off what an earlier driver may have left running, and start the tasks."""
@@ -188,13 +168,11 @@ class LiveRunner(Background):
         self._resident = ResidentTask(order, *self.program, 0)
         self._started_s = time.monotonic()
         super().start()
-        for feed in self._feeds:
-            feed.start()
+        self._topics.start()
 
     def stop(self, timeout_s: float = _STOP_S) -> None:
         """End the tasks; each finishes its transactions first."""
-        for feed in self._feeds:
-            feed.stop()
+        self._topics.stop()
         super().stop(timeout_s)
         if self._server is None:
             return
@@ -222,20 +200,15 @@ class LiveRunner(Background):
     def positions(self) -> tuple[Positions, Positions]:
         """Return how far it has committed; what tasks have taken beyond that is not known."""
         found: dict[str, Position] = self._topics.positions()
-        for feed in self._feeds:
-            if feed.source in found:
-                with suppress(BrokerError):
-                    self._waiting[feed.source] = self._topics.waiting(feed.source, 0.0)
-                found[feed.source] = feed.position(self._waiting.get(feed.source, 0))
         return found, found
 
     def left(self) -> int:
         """Return the backlog, and what sources that end have still to give."""
-        return self._topics.left() + sum(feed.unsent(NEVER_US) for feed in self._feeds)
+        return self._topics.left()
 
     def backlog(self) -> int:
         """Return how many messages wait."""
-        return self._topics.backlog() + sum(feed.unsent() for feed in self._feeds)
+        return self._topics.backlog()
 
     def _order(self) -> LiveOrder:
         conf = self._spark.sparkContext.getConf()
@@ -263,8 +236,6 @@ class LiveRunner(Background):
     def _open(self, order: LiveOrder) -> None:
         """Look at the topics, and take them from an earlier driver."""
         order.books.open()
-        for feed in self._feeds:
-            feed.open()
         known = self._topics.open(order)
         if known:
             for strand in self._topics.strands:
@@ -291,7 +262,7 @@ class LiveRunner(Background):
                 if now_s - written_s >= _WRITTEN_S:
                     written_s = now_s
                     self._topics.write_down()
-                    self._forget()
+                    self._topics.forget()
         except Exception as error:
             _LOG.debug("live stage %s failed", self.stage.id, exc_info=True)
             self.failure = error
@@ -322,7 +293,7 @@ class LiveRunner(Background):
         elif kind == "released":
             coordinator.released(message["strand"], message["grant"])
             if "lost" in message:
-                self._check_driver()
+                check_driver(self._workspace.live(self.stage.id), self._driver, self.stage.id)
                 _LOG.warning("strand %s was lost and is taken again: %s", message["strand"], message["lost"])
         elif kind == "failed":
             raise error_from_data(message["error"])
@@ -334,7 +305,6 @@ class LiveRunner(Background):
         elif kind is None:
             if strands := coordinator.owned(task):
                 self._casualties.died(task, strands, time.monotonic())
-                self._orphans.update(strands)
             coordinator.gone(task)
             self.processes.pop(task, None)
 
@@ -344,15 +314,6 @@ class LiveRunner(Background):
             seat.leave()
         for task in self._coordinator.tasks:
             self._server.send(task, {"do": "end"})
-
-    def _check_driver(self) -> None:
-        """Stop where another driver runs the stage now: strands would be taken from each other for ever."""
-        if not is_driver(self._workspace.live(self.stage.id), self._driver):
-            where = self._workspace.place()
-            raise KafkaError(
-                f"stage {self.stage.id!r}: expected to be the only driver in {where}, got another one that has taken "
-                "over; stop one of the two"
-            )
 
     def _steer(self) -> None:
         """See to as many tasks as are planned, and to their strands."""
@@ -374,29 +335,19 @@ class LiveRunner(Background):
         resting = self._resting(config)
         for command in self._coordinator.commands(now_s, wanted, resting):
             self._send(command)
-        for strand in self._orphans.intersection(resting):
+        order = self._resident.order
+        for strand in self._coordinator.take_left(resting):
             # Those behind it would wait for the end of its last transaction, and nobody is going to take it.
-            order = self._resident.order
             order.books.fence(order.full_name(strand))
-            self._orphans.discard(strand)
 
     def _resting(self, config: RuntimeConfig) -> list[str]:
         """Return the strands that nobody is to have: while sources are paused, theirs; what came from them goes on."""
         strands = self._topics.strands if config.paused else ()
         return [strand for strand in strands if source_of(strand) in self._outer]
 
-    def _forget(self) -> None:
-        try:
-            self._topics.forget()
-        except confluent().KafkaException as error:
-            # It takes room, and is tried again.
-            _LOG.debug("stage %s: messages that are through are still there: %s", self.stage.id, reason(error))
-
     def _send(self, command: Command) -> None:
         assert self._server is not None
         message: Message = {"do": command.do}
-        if command.do == "take":
-            self._orphans.discard(command.strand)
         if command.strand:
             starts, ends = self._topics.places(command.strand)
             message |= {"strand": command.strand, "grant": command.grant, "starts": starts, "ends": ends}

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, TypeAlias
 
 from foretide.compile.stages import Stage
+from foretide.kafka.client import confluent
 from foretide.kafka.control import TOPIC_CONFIG
-from foretide.kafka.errors import KafkaError
+from foretide.kafka.errors import BrokerError, KafkaError
 from foretide.spark.inputs.contract import NEVER_US, InputSpec
 from foretide.spark.inputs.kafka import KafkaInput
 from foretide.spark.inputs.planned import Position
@@ -19,6 +21,7 @@ from foretide.spark.inputs.topic_edges import topic_partitions
 from foretide.spark.kafka_options import KafkaSourcePlan
 from foretide.spark.live.order import LiveOrder, source_of
 from foretide.spark.live.record import LiveRecord, StrandCut, read_reached, write_reached
+from foretide.spark.live.trace_feed import TraceFeed
 from foretide.store.workspace import Workspace
 
 __all__ = ["LiveTopics", "check_remembered"]
@@ -38,9 +41,20 @@ class LiveTopics:
         The options of what it reads, sources and edges from other live stages, see `topic_inputs`.
     workspace : Workspace
         The run's directory.
+    group : str
+        What all that the stage keeps in Kafka is called after.
+    paused : callable
+        Tells whether sources are to give nothing.
     """
 
-    def __init__(self, stage: Stage, given: Mapping[str, Mapping[str, Any]], workspace: Workspace) -> None:
+    def __init__(
+        self,
+        stage: Stage,
+        given: Mapping[str, Mapping[str, Any]],
+        workspace: Workspace,
+        group: str,
+        paused: Callable[[], bool],
+    ) -> None:
         self._stage, self._depot = stage, workspace.live(stage.id)
         #: How it reads each topic.
         self.plans = {name: KafkaSourcePlan.of(name, options) for name, options in given.items()}
@@ -50,6 +64,13 @@ class LiveTopics:
         #: Those that nobody but this run writes to: of edges, and of traces.
         self.own = set(given) - {source.id for source in stage.sources if source.connector.kind == "kafka"}
         self._inputs = {name: KafkaInput(InputSpec(name, "kafka", options)) for name, options in given.items()}
+        self._feeds = {
+            source.id: TraceFeed(source, self.plans[source.id], topic_partitions(stage), self._depot, group, paused)
+            for source in stage.sources
+            if source.connector.kind == "trace"
+        }
+        # How many messages of a trace waited when a broker last said so.
+        self._waited: dict[str, int] = {}
         self._cuts: Mapping[str, StrandCut] = {}
         # The first offset of each partition that the run has read, or will.
         self._starts: dict[str, dict[int, int]] = {}
@@ -73,6 +94,8 @@ class LiveTopics:
         for name in self.own:
             plan = self.plans[name]
             plan.cluster.ensure_topic(plan.topic, topic_partitions(self._stage), TOPIC_CONFIG)
+        for feed in self._feeds.values():
+            feed.open()
         record, known = LiveRecord.claim(self._depot, self._cut)
         self._cuts = record.cuts
         for source, cut in self._cuts.items():
@@ -86,6 +109,20 @@ class LiveTopics:
             self._committed[source] = committed
             self._done[source] = {**self._starts[source], **committed}
         return known
+
+    def start(self) -> None:
+        """Begin to send what traces give."""
+        for feed in self._feeds.values():
+            feed.start()
+
+    def stop(self) -> None:
+        """Send no more."""
+        for feed in self._feeds.values():
+            feed.stop()
+
+    def error(self) -> Exception | None:
+        """Return why a trace is not sent any more; None while all are."""
+        return next((feed.failure for feed in self._feeds.values() if feed.failure is not None), None)
 
     def write_down(self) -> None:
         """Write down how far the stage has come, to notice later if the broker has forgotten it."""
@@ -131,7 +168,16 @@ class LiveTopics:
                         known[source][int(part)] = max(known[source].get(int(part), 0), offset)
 
     def positions(self) -> dict[str, Position]:
-        """Return the position of each source, see `KafkaInput`; none before `open`."""
+        """Return the position of each source, see `KafkaInput` and `TraceInput`; none before `open`."""
+        found = self._offsets()
+        for name in found.keys() & self._feeds.keys():
+            with suppress(BrokerError):
+                self._waited[name] = self.waiting(name, 0.0)
+            found[name] = self._feeds[name].position(self._waited.get(name, 0))
+        return found
+
+    def _offsets(self) -> dict[str, Position]:
+        """Return the position of each topic."""
         found: dict[str, Position] = {}
         with self._lock:
             for source, done in self._done.items():
@@ -150,17 +196,19 @@ class LiveTopics:
         return self._beyond(NEVER_US) if self._done else 1
 
     def forget(self) -> None:
-        """Let the run's own topics forget what is through: nobody else reads it."""
+        """Let the run's own topics forget what is through, which nobody else reads; later, if a broker does not."""
         with self._lock:
             known = {name: dict(self._committed.get(name, {})) for name in self.own}
         for name, offsets in known.items():
             plan = self.plans[name]
             if offsets:
-                plan.cluster.delete_records({(plan.topic, part): offset for part, offset in offsets.items()})
+                with suppress(confluent().KafkaException):
+                    plan.cluster.delete_records({(plan.topic, part): offset for part, offset in offsets.items()})
 
     def _beyond(self, now_us: int) -> int:
-        found = self.positions()
-        return sum(
+        found = self._offsets()
+        unsent = sum(feed.unsent(now_us) for feed in self._feeds.values())
+        return unsent + sum(
             self.waiting(name) if name in self.own else part.available(found[name], now_us) - int(found[name]["next"])
             for name, part in self._inputs.items()
             if name in found

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 import pyarrow as pa
 
@@ -20,6 +19,7 @@ from foretide.kafka.strands import Strand, StrandLost, StrandReader
 from foretide.spark.inputs.contract import InputSpec, TraceInput
 from foretide.spark.inputs.planned import Position
 from foretide.spark.kafka_options import KafkaSourcePlan
+from foretide.topology import Source
 
 __all__ = ["TraceFeed"]
 
@@ -44,10 +44,8 @@ class TraceFeed(Background):
 
     Parameters
     ----------
-    source : str
+    source : Source
         The source.
-    options : mapping
-        Those of the trace.
     plan : KafkaSourcePlan
         The topic.
     partitions : int
@@ -64,8 +62,7 @@ class TraceFeed(Background):
 
     def __init__(
         self,
-        source: str,
-        options: Mapping[str, Any],
+        source: Source,
         plan: KafkaSourcePlan,
         partitions: int,
         depot: Depot,
@@ -74,11 +71,11 @@ class TraceFeed(Background):
     ) -> None:
         super().__init__()
         self._plan, self._partitions, self._depot, self._paused = plan, partitions, depot, paused
-        self._input = TraceInput(InputSpec(source, "trace", options))
+        self._input = TraceInput(InputSpec(source.id, "trace", source.connector.options))
         # Not the group of the stage: that one has offsets of the same topic.
-        strand = Strand(f"{group}-{source}-trace", f"{group}-trace", plan.topic, {0: 0})
+        strand = Strand(f"{group}-{source.id}-trace", f"{group}-trace", plan.topic, {0: 0})
         self._ledger = _Ledger(plan.cluster, strand)
-        self.source, self._position = source, Position()
+        self._source, self._position = source.id, Position()
         #: What ended it.
         self.failure: Exception | None = None
 
@@ -86,7 +83,7 @@ class TraceFeed(Background):
         """Make the topic, take it from an earlier driver, and see when the trace began."""
         self._plan.cluster.ensure_topic(self._plan.topic, self._partitions, TOPIC_CONFIG)
         self._partitions = len(self._plan.cluster.partitions(self._plan.topic))
-        name = f"{self.source}-trace.json"
+        name = f"{self._source}-trace.json"
         self._depot.put_if_absent(name, json.dumps(self._input.begin(_now_us())).encode())
         self._position = json.loads(self._depot.read(name))
         self._ledger.take()
@@ -101,9 +98,9 @@ class TraceFeed(Background):
         done = max(0, self.sent - waiting)
         return {**self._position, "first": done, "next": done}
 
-    def unsent(self, now_us: int | None = None) -> int:
-        """Return how many events are due by an instant, now if none is given, that are not in the topic."""
-        due = self._input.available({**self._position, "next": self.sent}, now_us or _now_us())
+    def unsent(self, now_us: int) -> int:
+        """Return how many events are due by an instant that are not in the topic."""
+        due = self._input.available({**self._position, "next": self.sent}, now_us)
         return max(0, due - self.sent)
 
     def stop(self, timeout_s: float = 10.0) -> None:
@@ -123,10 +120,10 @@ class TraceFeed(Background):
                 return
             except confluent().KafkaException as error:
                 failed += 1
-                _LOG.warning("source %s: events were not sent and are tried again: %s", self.source, reason(error))
+                _LOG.warning("source %s: events were not sent and are tried again: %s", self._source, reason(error))
                 if failed >= _ATTEMPTS or not self._take_again():
                     self.failure = self.failure or KafkaError(
-                        f"source {self.source!r}: expected its events to be taken, got {reason(error)} {failed} times"
+                        f"source {self._source!r}: expected its events to be taken, got {reason(error)} {failed} times"
                     )
                     return
             except Exception as error:
@@ -142,7 +139,7 @@ class TraceFeed(Background):
             return False
 
     def _send_due(self) -> None:
-        while (waiting := min(self.unsent(), _MOST)) and not self._stop.is_set():
+        while (waiting := min(self.unsent(_now_us()), _MOST)) and not self._stop.is_set():
             first = self.sent
             [[part]] = self._input.slices({**self._position, "first": first, "next": first + waiting}, 1)
             self._ledger.read[0] = first + waiting
