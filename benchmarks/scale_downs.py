@@ -121,7 +121,7 @@ class Scene:
         began_s = time.monotonic()
         while len(self.scheduler.executors()) < self.executors and time.monotonic() - began_s < _PATIENCE_S:
             time.sleep(0.2)
-        bounds = ExecutorSettings(minimum=1, maximum=4, release_after_s=0.0, start_price_s=0.0)
+        bounds = ExecutorSettings(minimum=1, maximum=4, release_after_s=0.0, start_price_s=0.0, quiet_s=0.0)
         self.manager = ExecutorManager(self.scheduler, bounds)
 
     def wait(self, what: str, happened: Callable[[], bool]) -> float:

@@ -84,6 +84,12 @@ class ExecutorSettings(Settings):
         ge=0,
         description="Seconds for which fewer executors must have been enough before one is released.",
     )
+    quiet_s: float = Field(
+        default=10.0,
+        ge=0,
+        description="Seconds for which a moment without jobs is waited for before executors go: batches that are "
+        "planned while one leaves wait for it.",
+    )
     kill_after_s: float = Field(
         default=30.0, gt=0, description="Seconds after which an executor that is to go and stays is killed."
     )

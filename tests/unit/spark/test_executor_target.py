@@ -9,6 +9,7 @@ from schedulers import FakeScheduler
 from foretide.clock import ManualClock
 from foretide.spark.executors import ExecutorManager, ExecutorSettings
 from foretide.spark.executors.holdings import Holding
+from foretide.spark.executors.manager import ExecutorCounts
 from foretide.spark.workers.bypassing import ExecutorBypass
 
 
@@ -93,6 +94,64 @@ def test_a_master_that_starts_executors_at_once_is_asked_for_one_more_for_a_mome
     assert scheduler.asked == [4, 3], "the one that was started is on its way"
 
 
+def release(manager: ExecutorManager, clock: ManualClock) -> ExecutorCounts:
+    """Let one be enough, though jobs always run: none goes before a quiet moment was waited for."""
+    assert manager.request(1).leaving == 0
+    clock.sleep_s(10.0)
+    return manager.keep_house()
+
+
+class TestQuietMoments:
+    """Executors go between batches: one that is planned while they leave would wait for them."""
+
+    def test_none_goes_while_a_job_runs_and_there_are_moments_without(self) -> None:
+        scheduler, clock = FakeScheduler(present=3), ManualClock()
+        manager, _ = both(scheduler, clock)
+        scheduler.running = {7}
+        for _ in range(4):
+            assert manager.request(1).observed == 3
+            clock.sleep_s(1.0)
+        scheduler.running = set()
+        assert manager.keep_house().observed == 1
+        scheduler.come(3)
+        manager.request(3)
+        scheduler.running = {8}
+        manager.request(1)
+        clock.sleep_s(9.0)
+        assert manager.keep_house().observed == 3, "it waits anew"
+
+    def test_one_that_is_needed_again_meanwhile_stays(self) -> None:
+        scheduler, clock = FakeScheduler(present=2), ManualClock()
+        manager, _ = both(scheduler, clock)
+        scheduler.running = {7}
+        manager.request(1)
+        clock.sleep_s(9.0)
+        manager.request(2)
+        manager.request(1)
+        clock.sleep_s(2.0)
+        assert manager.keep_house().observed == 2 and scheduler.told == []
+
+    def test_those_that_hold_nothing_are_ended_and_the_others_decommissioned(self) -> None:
+        scheduler, clock = FakeScheduler(present=4), ManualClock()
+        scheduler.held = {"0": Holding(), "1": Holding(blocks=2), "2": Holding(), "3": Holding(blocks=1)}
+        manager, _ = both(scheduler, clock)
+        counts = manager.request(1)
+        assert scheduler.told == [("kill", "2", "0"), ("decommission", "3")]
+        assert (counts.observed, counts.leaving) == (1, 0)
+
+    def test_those_on_their_way_are_given_up_as_patiently_as_those_that_came(self) -> None:
+        scheduler, clock = FakeScheduler(present=1), ManualClock()
+        settings = ExecutorSettings(minimum=1, maximum=6, release_after_s=10.0, start_price_s=0.0)
+        manager = ExecutorManager(scheduler, settings, clock.now_s)
+        scheduler.running = {7}
+        assert manager.request(3).requested == 3
+        clock.sleep_s(5.0)
+        assert manager.request(2).requested == 3, "three were needed five seconds ago"
+        clock.sleep_s(10.0)
+        # No executor goes, so no quiet moment is waited for.
+        assert manager.keep_house().requested == 2 and scheduler.told == []
+
+
 class TestWhereSparkDoesNotDecommission:
     """An executor that is told to go would ignore it: it gets no tasks, and is killed when nobody needs it."""
 
@@ -122,7 +181,7 @@ class TestWhereSparkDoesNotDecommission:
     def test_its_tasks_end_first_and_the_jobs_that_may_want_what_it_computed(self) -> None:
         scheduler, clock, manager = self.scene()
         scheduler.busy, scheduler.running = {"1"}, {7}
-        assert manager.request(1).leaving == 1
+        assert release(manager, clock).leaving == 1
         scheduler.busy = set()
         clock.sleep_s(1.0)
         assert manager.keep_house().leaving == 1, "job 7 may still read its shuffle files"
@@ -134,7 +193,7 @@ class TestWhereSparkDoesNotDecommission:
     def test_one_that_stays_busy_is_killed_in_the_end(self) -> None:
         scheduler, clock, manager = self.scene()
         scheduler.busy, scheduler.running = {"1"}, {7}
-        manager.request(1)
+        release(manager, clock)
         clock.sleep_s(30.0)
         assert manager.keep_house().leaving == 1
         clock.sleep_s(1.0)
@@ -143,7 +202,7 @@ class TestWhereSparkDoesNotDecommission:
     def test_one_that_is_wanted_again_is_replaced_while_it_lingers(self) -> None:
         scheduler, clock, manager = self.scene()
         scheduler.busy, scheduler.running = {"1"}, {7}
-        manager.request(1)
+        release(manager, clock)
         counts = manager.request(2)
         assert scheduler.asked == [1, 3], "one works, one lingers, one is to come"
         assert (counts.requested, counts.observed, counts.leaving) == (2, 1, 1)
@@ -165,7 +224,7 @@ def test_one_that_moves_its_blocks_may_take_its_time_unless_another_needs_its_co
     scheduler, clock = FakeScheduler(present=2, ignored=("decommission",)), ManualClock()
     manager, _ = both(scheduler, clock)
     scheduler.busy, scheduler.running = {"1"}, {7}
-    manager.request(1)
+    release(manager, clock)
     scheduler.busy, scheduler.running = set(), {8}
     clock.sleep_s(5.0)
     assert manager.keep_house().leaving == 1

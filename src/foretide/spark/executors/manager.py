@@ -90,6 +90,8 @@ class ExecutorManager:
         self._expected: int | None = None
         # Empty before the first plan: what an application has by itself is nobody's business until then.
         self._needs = Needs()
+        # Since when there are more than enough, and a quiet moment is waited for.
+        self._too_many_since_s: float | None = None
         self._missed = False
         #: How long executors take to come.
         self.lead = LeadTime(self.settings.lead_s)
@@ -206,7 +208,9 @@ class ExecutorManager:
             present = self.observe() + len(self._target.vacant)
             if self._needs and (self._planned > self._asked or self._planned > present):
                 self._grow(now_s)
-            if self._needs and (enough := self._enough(now_s)) < max(self._asked, present):
+            if not self._needs or (enough := self._enough(now_s)) >= max(self._asked, present):
+                self._too_many_since_s = None
+            elif present <= enough or self._is_quiet(now_s):
                 self._shrink(enough, now_s)
             counts = self.counts()
             if self._needs:
@@ -223,9 +227,28 @@ class ExecutorManager:
         return min(max(executors, self.settings.minimum), self.settings.maximum)
 
     def _grow(self, now_s: float) -> None:
-        if self._planned != self._asked or self._target.planned != self._planned:
-            self._target.plan(self._planned, now_s)
-            self._asked = self._planned
+        # Those that are on their way are given up by `_shrink` alone, as patiently as those that have come.
+        wanted = max(self._planned, self._asked)
+        if wanted != self._asked or self._target.planned != wanted:
+            self._target.plan(wanted, now_s)
+            self._asked = wanted
+
+    def _is_quiet(self, now_s: float) -> bool:
+        """Return whether executors may go now: when no job runs, or there always is one.
+
+        A batch that is planned while one is on its way out waits for it: Spark prefers it for some of the tasks, and
+        takes seconds to give up.
+        """
+        if self._too_many_since_s is None:
+            self._too_many_since_s = now_s
+        return now_s - self._too_many_since_s >= self.settings.quiet_s or not self._jobs_run()
+
+    def _jobs_run(self) -> bool:
+        try:
+            return bool(self._scheduler.jobs())
+        except Exception:
+            _LOG.debug("nobody says which jobs run", exc_info=True)
+            return False
 
     def _enough(self, now_s: float) -> float:
         """Return how many executors are enough, as the needs of late and the forecast say."""
@@ -235,11 +258,13 @@ class ExecutorManager:
         enough = int(executors)
         working = self._target.working()
         extra = min(len(working) + len(self._target.vacant) - enough, len(working) - 1)
-        going = dispensable(working, self._holdings(), extra) if extra > 0 else ()
+        held = self._holdings() if extra > 0 else {}
+        going = dispensable(working, held, extra) if extra > 0 else ()
         self._target.plan(enough, now_s)
-        self._asked = enough
+        self._asked, self._too_many_since_s = enough, None
         if going:
-            self._target.dismiss(going, now_s, self.settings.kill_after_s)
+            idle = [] if self._jobs_run() else [id for id in going if held.get(id) == Holding()]
+            self._target.dismiss(going, now_s, self.settings.kill_after_s, at_once=idle)
 
     def _holdings(self) -> Mapping[str, Holding]:
         try:

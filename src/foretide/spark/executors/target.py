@@ -154,18 +154,21 @@ class ExecutorTarget:
             # They have been started; nothing is to be started in place of those that leave when these have gone.
             self._ask(wanted)
 
-    def dismiss(self, ids: Sequence[str], now_s: float, kill_after_s: float) -> None:
+    def dismiss(self, ids: Sequence[str], now_s: float, kill_after_s: float, at_once: Sequence[str] = ()) -> None:
         """Let executors finish what they do and go; kill those that cannot be told so.
 
+        Those of `at_once` have nothing to finish and nothing to move: they are ended, unless they have got tasks since.
         Whose seat is not to be filled again has been taken out of the plan, or is vacant, by then.
         """
         with self.lock:
+            self._leaving |= {id: _Leaving(now_s, now_s + kill_after_s, kill_after_s) for id in ids}
+            self._kill(at_once, busy=False)
+            ids = [id for id in ids if not self._leaving[id].killed]
             try:
-                going = self._scheduler.decommission(ids)
+                going = self._scheduler.decommission(ids) if ids else ()
             except Exception:
                 _LOG.warning("executors %s cannot be decommissioned and are killed", ", ".join(ids), exc_info=True)
                 going = ()
-            self._leaving |= {id: _Leaving(now_s, now_s + kill_after_s, kill_after_s) for id in ids}
             if stubborn := [id for id in ids if id not in going]:
                 self._kill(stubborn, busy=True)
             self.keep_house(now_s)
