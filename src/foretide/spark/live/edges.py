@@ -6,7 +6,9 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from foretide.compile.stages import EdgePlan
 from foretide.grouping import make_grouping
@@ -14,7 +16,13 @@ from foretide.kafka.rows import decode_rows, encode_rows
 from foretide.spark.tasks.keys import row_keys
 from foretide.transport.dead_letters import DeadLetter
 
-__all__ = ["RowMessages", "RowRouter"]
+__all__ = ["RowMessages", "RowRouter", "row_messages"]
+
+
+def row_messages(batch: pa.RecordBatch, partitions: NDArray[np.int32]) -> pa.RecordBatch:
+    """Return rows as messages, each for its partition."""
+    values = pa.array(encode_rows(batch), pa.binary())
+    return pa.record_batch({"value": values, "partition": pa.array(partitions, pa.int32())})
 
 
 class RowRouter:
@@ -36,9 +44,7 @@ class RowRouter:
 
     def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return rows as messages with their partitions."""
-        targets = self._grouping.assign(row_keys(self._plan, batch, 0)).replicas
-        values = pa.array(encode_rows(batch), pa.binary())
-        return pa.record_batch({"value": values, "partition": pa.array(targets, pa.int32())})
+        return row_messages(batch, self._grouping.assign(row_keys(self._plan, batch, 0)).replicas)
 
 
 class RowMessages:

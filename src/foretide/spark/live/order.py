@@ -7,11 +7,10 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from foretide.compile.stages import Stage, StageGraph
+from foretide.compile.stages import Stage
 from foretide.config import validated
-from foretide.kafka.control import TOPIC_CONFIG
 from foretide.spark.inputs.kafka import KafkaSlice
-from foretide.spark.inputs.topic_edges import edge_topic, topic_partitions
+from foretide.spark.inputs.topic_edges import edge_topic
 from foretide.spark.kafka_options import KafkaSinkPlan, KafkaSourcePlan
 from foretide.spark.live.books import Books, Target
 from foretide.spark.live.edges import RowMessages, RowRouter
@@ -74,10 +73,10 @@ class LiveOrder:
         return f"{self.group}-{strand}"
 
 
-def books_of(graph: StageGraph, stage: Stage, sources: Mapping[str, KafkaSourcePlan], group: str, run: str) -> Books:
+def books_of(stage: Stage, sources: Mapping[str, KafkaSourcePlan], group: str, run: str) -> Books:
     """Return where a stage writes: in the database of its sinks, or in the cluster of its sources.
 
-    Topics to other live stages are made there, where they are not yet.
+    Topics to other live stages are there: those stages have made them, and start first.
     """
     sinks = {sink.id: sink.connector for sink in stage.sinks}
     edges = {plan.number: plan.edge.end for plan in stage.edges if plan.edge.end in sinks}
@@ -90,7 +89,6 @@ def books_of(graph: StageGraph, stage: Stage, sources: Mapping[str, KafkaSourceP
     for plan in stage.edges:
         if plan.link == "topic":
             topic = edge_topic(plan, run)
-            cluster.ensure_topic(topic, topic_partitions(graph.stage_of(plan.edge.end)), TOPIC_CONFIG)
             targets[plan.number] = Target(topic, RowRouter(plan, len(cluster.partitions(topic))))
     return KafkaBooks(cluster, group, targets, f"foretide.{run}.{stage.id}.dead-letters")
 

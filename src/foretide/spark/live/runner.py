@@ -93,7 +93,6 @@ class LiveRunner(Background):
         self._runtime, self._cores = RuntimeStore(workspace.runtime), cores
         run = workspace.run_id()
         self.sinks: Mapping[str, BatchSink] = {sink.id: open_sink(sink, run) for sink in stage.sinks}
-        self._graph = graph
         given = topic_inputs(graph, stage, run, settings.kafka_servers)
         self._topics = LiveTopics(stage, given, workspace, self._group, lambda: self._runtime.read().paused)
         self.program = pack_program(graph.topology, stage, workspace, settings)
@@ -222,7 +221,7 @@ class LiveRunner(Background):
             sources={
                 name: SourceOrder(plan, plan.schema(), is_row=name in self._topics.own) for name, plan in plans.items()
             },
-            books=books_of(self._graph, self.stage, plans, self._group, self._workspace.run_id()),
+            books=books_of(self.stage, plans, self._group, self._workspace.run_id()),
             letter_bytes=self.settings.letter_bytes,
             target_s=self.settings.live_target_s,
             most_rows=self.settings.live_rows,

@@ -65,7 +65,7 @@ class LiveTopics:
         self.own = set(given) - {source.id for source in stage.sources if source.connector.kind == "kafka"}
         self._inputs = {name: KafkaInput(InputSpec(name, "kafka", options)) for name, options in given.items()}
         self._feeds = {
-            source.id: TraceFeed(source, self.plans[source.id], topic_partitions(stage), self._depot, group, paused)
+            source.id: TraceFeed(source, self.plans[source.id], self._depot, group, paused)
             for source in stage.sources
             if source.connector.kind == "trace"
         }

@@ -7,18 +7,19 @@ import logging
 import time
 from collections.abc import Callable
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from foretide.background import Background
 from foretide.depot import Depot
 from foretide.kafka.client import confluent, reason
-from foretide.kafka.control import TOPIC_CONFIG
 from foretide.kafka.errors import KafkaError
-from foretide.kafka.rows import encode_rows
 from foretide.kafka.strands import Strand, StrandLost, StrandReader
 from foretide.spark.inputs.contract import InputSpec, TraceInput
 from foretide.spark.inputs.planned import Position
 from foretide.spark.kafka_options import KafkaSourcePlan
+from foretide.spark.live.edges import row_messages
 from foretide.topology import Source
 
 __all__ = ["TraceFeed"]
@@ -48,8 +49,6 @@ class TraceFeed(Background):
         The source.
     plan : KafkaSourcePlan
         The topic.
-    partitions : int
-        Those it is to have.
     depot : Depot
         Where it is kept when the trace began.
     group : str
@@ -64,13 +63,12 @@ class TraceFeed(Background):
         self,
         source: Source,
         plan: KafkaSourcePlan,
-        partitions: int,
         depot: Depot,
         group: str,
         paused: Callable[[], bool],
     ) -> None:
         super().__init__()
-        self._plan, self._partitions, self._depot, self._paused = plan, partitions, depot, paused
+        self._plan, self._depot, self._paused, self._partitions = plan, depot, paused, 1
         self._input = TraceInput(InputSpec(source.id, "trace", source.connector.options))
         # Not the group of the stage: that one has offsets of the same topic.
         strand = Strand(f"{group}-{source.id}-trace", f"{group}-trace", plan.topic, {0: 0})
@@ -80,8 +78,7 @@ class TraceFeed(Background):
         self.failure: Exception | None = None
 
     def open(self) -> None:
-        """Make the topic, take it from an earlier driver, and see when the trace began."""
-        self._plan.cluster.ensure_topic(self._plan.topic, self._partitions, TOPIC_CONFIG)
+        """Take the topic, which is there, from an earlier driver, and see when the trace began."""
         self._partitions = len(self._plan.cluster.partitions(self._plan.topic))
         name = f"{self._source}-trace.json"
         self._depot.put_if_absent(name, json.dumps(self._input.begin(_now_us())).encode())
@@ -143,11 +140,12 @@ class TraceFeed(Background):
             first = self.sent
             [[part]] = self._input.slices({**self._position, "first": first, "next": first + waiting}, 1)
             self._ledger.read[0] = first + waiting
-            self._ledger.commit([(self._plan.topic, self._message(batch)) for batch in part.batches()])
+            self._ledger.commit(
+                [(self._plan.topic, row_messages(batch, self._in_turn(batch))) for batch in part.batches()]
+            )
 
-    def _message(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        places = pa.array([number % self._partitions for number in range(batch.num_rows)], pa.int32())
-        return pa.record_batch({"value": pa.array(encode_rows(batch), pa.binary()), "partition": places})
+    def _in_turn(self, batch: pa.RecordBatch) -> NDArray[np.int32]:
+        return np.arange(batch.num_rows, dtype=np.int32) % self._partitions
 
 
 def _now_us() -> int:
