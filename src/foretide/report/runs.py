@@ -20,7 +20,7 @@ from foretide.report.record import DecisionMark, Expected, Figure, RunRecord
 from foretide.sim.outcome import SimulationReport
 
 if TYPE_CHECKING:
-    from foretide.spark.steering.monitor import Sample
+    from foretide.spark.steering.samples import Sample
     from foretide.spark.steering.steered_run import SteeredRun
 
 __all__ = ["decision_mark", "expected_input", "record_of", "score_figures", "steered_record"]

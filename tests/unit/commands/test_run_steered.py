@@ -21,7 +21,7 @@ from foretide.report import to_html
 from foretide.report.runs import steered_record
 from foretide.spark.driver.audit import Audit
 from foretide.spark.driver.run import ControlStatus, Progress, RunReport
-from foretide.spark.steering.monitor import Sample
+from foretide.spark.steering.samples import Sample
 from foretide.spark.steering.steered_run import SteeredRun
 from foretide.topology import flow
 from foretide.transport.dead_letters import Failure

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.support.topologies import line, step
+from topologies import line, step
 
 from foretide.compile.stages import compile_stages
 from foretide.records import BatchRun

@@ -14,7 +14,8 @@ from foretide.events import EventLog
 from foretide.spark.batches.drops import Drop
 from foretide.spark.batches.states import HotKey, StateSize
 from foretide.spark.inputs.positions import InputState
-from foretide.spark.steering.monitor import Sample, SparkMonitor
+from foretide.spark.steering.monitor import SparkMonitor
+from foretide.spark.steering.samples import Sample
 from foretide.spark.steering.sampling import Sampler
 from foretide.spark.tasks.statistics import OperatorStatistics
 from foretide.topology import Topology, flow

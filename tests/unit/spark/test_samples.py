@@ -13,8 +13,8 @@ from foretide.clock import ManualClock
 from foretide.latency import LatencyHistogram
 from foretide.metrics import replica_changes
 from foretide.records import Measurement
-from foretide.spark.steering.monitor import Sample
-from foretide.spark.steering.sampling import SampleLog, Sampler
+from foretide.spark.steering.samples import Sample, SampleLog
+from foretide.spark.steering.sampling import Sampler
 
 TOPOLOGY = line(step("a", replicas=(1, 8)))
 

@@ -32,8 +32,7 @@ from foretide.spark.attached.query import AttachedQuery
 from foretide.spark.attached.recording import Recording
 from foretide.spark.attached.settings import AttachSettings
 from foretide.spark.executors import ExecutorManager
-from foretide.spark.steering.monitor import Sample
-from foretide.spark.steering.sampling import SampleLog
+from foretide.spark.steering.samples import Sample, SampleLog
 from foretide.spark.steering.scoring import kept_promise, score_samples
 from foretide.store.samples import RunStatus
 

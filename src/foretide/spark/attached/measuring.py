@@ -13,7 +13,7 @@ from foretide.latency import LatencyHistogram
 from foretide.records import BatchRun, Ints, Measurement
 from foretide.records.sharing import share_out
 from foretide.spark.attached.query import AttachedQuery
-from foretide.spark.steering.monitor import Sample
+from foretide.spark.steering.samples import Sample
 from foretide.topology import Topology
 
 __all__ = ["QueryMeter"]

@@ -37,7 +37,8 @@ from foretide.spark.executors import ExecutorCounts, ExecutorManager, ExecutorSe
 from foretide.spark.executors.housekeeping import Housekeeper
 from foretide.spark.settings import EngineSettings
 from foretide.spark.steering.actuator import Changeable, SparkActuator
-from foretide.spark.steering.monitor import Sample, SparkMonitor
+from foretide.spark.steering.monitor import SparkMonitor
+from foretide.spark.steering.samples import Sample
 from foretide.spark.steering.sampling import Sampled, Sampler, SampleRecorder
 from foretide.spark.steering.waking import grown_backlog, promise_at_risk
 from foretide.spark.workers.health import FeatureRecorder, watch_health

@@ -27,10 +27,11 @@ from foretide.spark.steering.columns import TopologyColumns
 from foretide.spark.steering.cpu_meter import CpuMeter
 from foretide.spark.steering.frame_work import FrameWork
 from foretide.spark.steering.held_slots import HeldSlots
+from foretide.spark.steering.samples import Sample
 from foretide.spark.tasks.statistics import BatchStatistics
 from foretide.topology import Topology
 
-__all__ = ["Observed", "Sample", "SparkMonitor", "in_turns"]
+__all__ = ["Observed", "SparkMonitor", "in_turns"]
 
 # So long a stream without an event is taken for one whose rate is 0.
 _QUIET_S = 30.0
@@ -70,28 +71,6 @@ class Observed(Protocol):
     def state_sizes(self) -> Mapping[str, StateSize]:
         """Return how large the states are, by operator."""
         ...
-
-
-@dataclass(frozen=True, eq=False)
-class Sample:
-    """One measurement, and what only the data plane on Spark knows.
-
-    Parameters
-    ----------
-    measurement : Measurement
-        For the control loop.
-    inputs : mapping of str to InputState
-        How far each input has come.
-    latency : LatencyHistogram
-        Of the events that reached an end in the stretch.
-    slots : int
-        Tasks that the plan in force runs side by side.
-    """
-
-    measurement: Measurement
-    inputs: Mapping[str, InputState]
-    latency: LatencyHistogram
-    slots: int
 
 
 @dataclass

@@ -10,7 +10,7 @@ from foretide.control.score import RunScore, estimates_of, score_run, yardstick_
 from foretide.errors import MetricsError
 from foretide.latency import LatencyHistogram, Opening
 from foretide.plan.promise import Promise, PromiseScore, score_promise
-from foretide.spark.steering.monitor import Sample
+from foretide.spark.steering.samples import Sample
 from foretide.topology import Topology
 
 __all__ = ["kept_promise", "score_samples"]

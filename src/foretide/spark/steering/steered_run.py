@@ -20,7 +20,7 @@ from foretide.plan.promise import PromiseScore
 from foretide.spark.driver.audit import Audit, SinkAudit
 from foretide.spark.driver.run import ControlStatus, RunOptions, RunReport, TopologyRun
 from foretide.spark.steering.controller import Controller, Recorder, manage_executors
-from foretide.spark.steering.monitor import Sample
+from foretide.spark.steering.samples import Sample
 from foretide.spark.steering.scoring import kept_promise, score_samples
 from foretide.topology import Topology
 
