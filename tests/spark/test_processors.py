@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -43,6 +45,19 @@ class Counting(StatefulProcessor):
     def close(self) -> None: ...
 
 
+class Dying(Counting):
+    """The same, but its process dies in the midst of a batch, once."""
+
+    def __init__(self, mark: str) -> None:
+        self.mark = mark
+
+    def handleInputRows(self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any) -> Iterator[pd.DataFrame]:
+        if self.state.exists() and not os.path.exists(self.mark):
+            Path(self.mark).touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().handleInputRows(key, rows, timerValues)
+
+
 class Sessions(StatefulProcessor):
     """Counts the events of a key, and tells how many there were once the watermark has passed the first of them."""
 
@@ -72,6 +87,18 @@ def counting(trace: str, processor: Any, **options: Any) -> Topology:
     return job.build()
 
 
+def numbers(found: pd.DataFrame) -> dict[str, list[int]]:
+    """Return the numbers that the events of each key got."""
+    return found.groupby("key")["nth"].agg(sorted).to_dict()
+
+
+def expected(trace: str) -> dict[str, list[int]]:
+    """Return the numbers that they are to get."""
+    replay = Replay(load_trace(trace), payload("words"), 0)
+    counts = Counter(key for batch in replay.events(0, replay.total_events, 0) for key in batch["key"].to_pylist())
+    return {key: list(range(1, count + 1)) for key, count in counts.items()}
+
+
 def test_every_event_is_counted_once_while_replicas_change_with_every_batch(
     spark: SparkSession, tmp_path: Path, write_trace: Write
 ) -> None:
@@ -91,12 +118,20 @@ def test_every_event_is_counted_once_while_replicas_change_with_every_batch(
         assert spark.conf.get(PROVIDER, None) is None
         spark.conf.set(PROVIDER, str(provider))
     assert {1, 5, 3} <= slots
-    replay = Replay(load_trace(trace), payload("words"), 0)
-    expected = Counter(key for batch in replay.events(0, replay.total_events, 0) for key in batch["key"].to_pylist())
-    nth = found.to_pandas().groupby("key")["nth"].agg(sorted)
-    assert nth.to_dict() == {key: list(range(1, count + 1)) for key, count in expected.items()}
+    assert numbers(found.to_pandas()) == expected(trace)
     [state] = (tmp_path / "run" / "stages").glob("*/checkpoint/state/0")
     assert len(list(state.glob("[0-9]*"))) == 5
+
+
+def test_a_worker_that_dies_in_the_midst_of_a_batch_costs_an_attempt_and_nothing_else(
+    spark: SparkSession, tmp_path: Path, write_trace: Write
+) -> None:
+    trace, mark = write_trace(*[300] * 3), tmp_path / "died"
+    with start(counting(trace, Dying(str(mark)), state_partitions=5), spark, tmp_path / "run", SMALL) as running:
+        running.wait()
+        found = running.sink("out").table().to_pandas()
+    assert mark.exists()
+    assert numbers(found) == expected(trace)
 
 
 def test_timers_fire_as_the_watermark_passes(spark: SparkSession, tmp_path: Path, write_trace: Write) -> None:

@@ -11,7 +11,6 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any
 
@@ -19,7 +18,7 @@ import numpy as np
 
 from foretide.eventlogs.errors import EventLogError
 from foretide.eventlogs.files import EventLog
-from foretide.eventlogs.offsets import offset_rows
+from foretide.eventlogs.progress import instant_s, rows_ahead
 from foretide.records import Floats
 
 __all__ = ["Batch", "Executor", "LoggedApplication", "LoggedQuery", "read_application"]
@@ -306,7 +305,7 @@ class _Reader:
     def _progress(self, event: dict[str, Any]) -> None:
         progress = event["progress"]
         query = self._query(str(progress["id"]), progress.get("name"))
-        began_at_s = _instant(progress["timestamp"])
+        began_at_s = instant_s(progress["timestamp"])
         durations = progress.get("durationMs") or {}
         duration_s = float(durations.get("triggerExecution", 0)) / 1000
         sources = progress.get("sources") or ()
@@ -316,7 +315,7 @@ class _Reader:
             query.idle.append(began_at_s)
             return
         outside_s = max(0.0, duration_s - float(durations["addBatch"]) / 1000)
-        ahead = sum(_ahead(source) for source in sources)
+        ahead = sum(rows_ahead(source) for source in sources)
         # The report follows the end of the batch's stages.
         ran_ms = self._ran_ms.pop((query.id, int(progress.get("batchId", -1))), None)
         ran_s = math.nan if ran_ms is None else ran_ms / 1000
@@ -325,7 +324,7 @@ class _Reader:
     def _idle(self, event: dict[str, Any]) -> None:
         known = self._queries.get(str(event["id"]))
         if known is not None:
-            known.idle.append(_instant(event["timestamp"]))
+            known.idle.append(instant_s(event["timestamp"]))
 
     def _query(self, id: str, name: str | None) -> LoggedQuery:
         if id not in self._queries:
@@ -356,17 +355,3 @@ class _Reader:
         at_s = float(timestamp_ms) / 1000
         self._last_s = max(self._last_s, at_s)
         return at_s
-
-
-def _instant(text: str) -> float:
-    """Return seconds since the epoch.
-
-    >>> _instant("2026-01-01T00:00:01.500Z")
-    1767225601.5
-    """
-    return datetime.fromisoformat(text.replace("Z", "+00:00")).astimezone(UTC).timestamp()
-
-
-def _ahead(source: Mapping[str, Any]) -> int:
-    latest, end = (offset_rows(source.get(name)) for name in ("latestOffset", "endOffset"))
-    return 0 if latest is None or end is None else max(0, latest - end)

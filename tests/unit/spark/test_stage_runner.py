@@ -20,7 +20,7 @@ from foretide.compile.stages import compile_stages
 from foretide.spark.batches.job import JobResult
 from foretide.spark.batches.stage_runner import StageRunner
 from foretide.spark.batches.states import StateSize
-from foretide.spark.errors import BatchInterrupted, OperatorError
+from foretide.spark.errors import BatchError, BatchInterrupted, OperatorError
 from foretide.spark.inputs.feeds import FirstRound
 from foretide.spark.settings import EngineSettings
 from foretide.spark.tasks.cells import as_bytes, error_cell
@@ -146,8 +146,11 @@ class TestAttempts:
         assert "stage in: the batch failed and is run again: SparkException: executor lost" in caplog.text
 
     def test_the_last_attempt_raises_what_happened(self, make_runner: Callable[..., StageRunner]) -> None:
-        with pytest.raises(RuntimeError, match="second"):
-            self.attempt(make_runner(batch_attempts=2), [RuntimeError("first"), RuntimeError("second")])
+        errors = [RuntimeError("first"), RuntimeError("second")]
+        said = "stage 'in': expected a batch to be through within 2 attempts, got second; nothing of it counts"
+        with pytest.raises(BatchError, match=said) as raised:
+            self.attempt(make_runner(batch_attempts=2), errors)
+        assert raised.value.__cause__ is errors[1]
 
     def test_a_broken_contract_is_not_tried_again(self, make_runner: Callable[..., StageRunner]) -> None:
         broken = OperatorError("a", expected="this", got="that", remedy="change it")

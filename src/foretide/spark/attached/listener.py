@@ -18,7 +18,9 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
-from foretide.spark.attached.reports import BatchReport, instant_s
+from foretide.eventlogs.progress import instant_s
+from foretide.spark.attached.reports import BatchReport
+from foretide.spark.errors import cause_of
 
 __all__ = ["News", "QueryListener"]
 
@@ -109,7 +111,7 @@ class QueryListener(StreamingQueryListener):
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
         """Take note that a query has ended."""
-        self._news.append(News("ended", str(event.id), str(event.runId), error=_first_line(event.exception)))
+        self._news.append(News("ended", str(event.id), str(event.runId), error=cause_of(event.exception or "")))
 
 
 class _Reports(JStreamingQueryListener):
@@ -119,13 +121,3 @@ class _Reports(JStreamingQueryListener):
 
     def onQueryProgress(self, jevent: Any) -> None:  # noqa: N802 - Spark's name
         self.pylistener.add(str(jevent.progress().json()))
-
-
-def _first_line(error: str | None) -> str:
-    """Return what happened: of a Python function that raised, the last line of its traceback, else the first line."""
-    lines = [line.strip() for line in (error or "").splitlines() if line.strip()]
-    if not lines:
-        return ""
-    raised = [line for line in lines if not line.startswith(("at ", "File ", "Traceback", "...", "Caused by"))]
-    python = any("Traceback (most recent call last)" in line for line in lines)
-    return (raised[-1] if python and raised else lines[0])[:300]

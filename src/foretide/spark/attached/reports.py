@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
-from foretide.spark.driver.query_progress import offset_rows, parsed_offset
+from foretide.eventlogs.progress import instant_s, offset_rows, parsed_offset
 
-__all__ = ["BatchReport", "SourceReport", "instant_s"]
+__all__ = ["BatchReport", "SourceReport"]
 
 _KAFKA = re.compile(r"KafkaV?2?\[(?:Assign|Subscribe|SubscribePattern)\[")
 
@@ -141,15 +140,6 @@ class BatchReport:
     def partitions(self) -> int:
         """Partitions that are read, each by one task; 0 where sources have none."""
         return sum(len(source.partitions) for source in self.sources)
-
-
-def instant_s(timestamp: str) -> float:
-    """Return an instant of Spark's, in seconds since the epoch.
-
-    >>> instant_s("1970-01-01T00:01:40.250Z")
-    100.25
-    """
-    return datetime.fromisoformat(timestamp).timestamp()
 
 
 def _partitions(offset: Any) -> tuple[tuple[str, int], ...]:

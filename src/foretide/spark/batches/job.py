@@ -11,9 +11,9 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from foretide.errors import ConfigError
+from foretide.errors import ConfigError, ForetideError
 from foretide.spark.columns import spark_schema
-from foretide.spark.errors import OperatorError
+from foretide.spark.errors import BatchError, OperatorError, cause_of
 from foretide.spark.inputs.frames import FirstRound
 from foretide.spark.tasks.cells import ENVELOPE, RESULT, read_result, unpack
 from foretide.spark.tasks.contract import BatchOrder
@@ -77,9 +77,12 @@ class StageJob:
             except (ConfigError, OperatorError):  # as true of the next attempt as of this one
                 raise
             except Exception as error:
-                if not left or self._stopping.is_set():
+                if self._stopping.is_set() or (not left and isinstance(error, ForetideError)):
                     raise
-                _LOG.warning("stage %s: the batch failed and is run again: %s", self._stage, _first_line(error))
+                cause = cause_of(str(error)) or repr(error)
+                if not left:
+                    raise BatchError(self._stage, self._attempts, cause) from error
+                _LOG.warning("stage %s: the batch failed and is run again: %s", self._stage, cause)
         raise AssertionError("a batch is attempted at least once")
 
     def _execute(self, order: BatchOrder, first: FirstRound) -> JobResult:
@@ -109,9 +112,3 @@ class StageJob:
             rows = rows.repartitionById(targets, "target").mapInArrow(task, _ENVELOPE)
         table = rows.toArrow()
         return zip(table["edge"].to_pylist(), table["payload"].to_pylist(), strict=True)
-
-
-def _first_line(error: Exception) -> str:
-    """Return what Spark says the cause is, without the stacks around it."""
-    lines = [line.removeprefix("Caused by: ") for line in str(error).splitlines() if line.strip()]
-    return next((line for line in lines if "SparkException: " in line and "awaitResult" not in line), lines[0])[:500]

@@ -34,7 +34,7 @@ from foretide.spark.batches.routing import Router
 from foretide.spark.batches.spark_account import SparkAccount, SparkWork, add_spark_work
 from foretide.spark.batches.state_settings import state_settings
 from foretide.spark.batches.states import HotKey, StageStates, StateSize
-from foretide.spark.errors import BatchInterrupted
+from foretide.spark.errors import BatchError, BatchInterrupted
 from foretide.spark.inputs.edges import EdgeStore
 from foretide.spark.inputs.faults import read_fault
 from foretide.spark.inputs.feeds import SliceFeed, open_feed
@@ -184,10 +184,11 @@ class StageRunner:
         try:
             self._run_batch(frame, batch_id)
         except Exception as error:
-            if self._stopping.is_set() and not isinstance(error, ForetideError):
+            of_spark = isinstance(error, BatchError) or not isinstance(error, ForetideError)
+            if of_spark and self._stopping.is_set():
                 raise BatchInterrupted from None
             # Where Spark's tasks read the rows, the text of a stack trace is all that it hands on.
-            left = None if isinstance(error, ForetideError) else read_fault(self._workspace.fault(self.stage.id))
+            left = read_fault(self._workspace.fault(self.stage.id)) if of_spark else None
             self.failure = left or error
             raise
         finally:

@@ -18,7 +18,7 @@ from foretide.compile.stages import StageGraph
 from foretide.errors import ConfigError, ForetideError
 from foretide.spark.batches.checkpoint_files import last_batch, quick_checkpoint_files
 from foretide.spark.batches.state_settings import PARTITIONS_SETTING
-from foretide.spark.errors import CheckpointError
+from foretide.spark.errors import CheckpointError, cause_of
 from foretide.state.ledger import other_partitions
 from foretide.state.repartition import Repartitioned, check_room
 from foretide.store.workspace import Workspace
@@ -101,7 +101,7 @@ def repartition_checkpoint(
         raise
     except Exception as error:  # py4j raises what it likes
         remedy = "keep the partitions, or start a run of its own (--fresh); the state is as it was"
-        raise _refused(operator, "a state that Spark can divide anew", _first_line(error), remedy) from error
+        raise _refused(operator, "a state that Spark can divide anew", cause_of(str(error)), remedy) from error
     finally:
         finish_exchange(checkpoint)
     return Repartitioned(operator, before, partitions, sum(rows for rows, _ in kept.values()))
@@ -136,12 +136,6 @@ def _manager(spark: SparkSession, operator: str) -> Any:
             remedy="install a later pyspark, or start a run of its own (--fresh) with other state_partitions=",
         )
     return manager
-
-
-def _first_line(error: Exception) -> str:
-    """Return what Java says is wrong, without the stack."""
-    java = getattr(error, "java_exception", None)
-    return str(java.getMessage() if java is not None else error).partition("\n")[0]
 
 
 def _digests(spark: SparkSession, checkpoint: Path, batch: int) -> dict[tuple[int, str], tuple[int, str]]:

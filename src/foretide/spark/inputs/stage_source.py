@@ -23,6 +23,7 @@ from pyspark.sql.types import StructType
 
 from foretide.clock import Clock, SystemClock
 from foretide.depot import joined, open_depot
+from foretide.eventlogs.progress import LAST_BATCH
 from foretide.spark.columns import arrow_schema, conform
 from foretide.spark.inputs.contract import InputSpec, StageInput, TraceInput, deal, open_input
 from foretide.spark.inputs.faults import leaves_fault, leaving_fault
@@ -37,14 +38,12 @@ from foretide.transport.dead_letters import DeadLetter
 if TYPE_CHECKING:
     from foretide.spark.tasks.contract import Slice
 
-__all__ = ["LAST_BATCH", "RowCut", "StageDataSource", "StageFeed", "StageStreamReader", "read_too_old", "read_unread"]
+__all__ = ["RowCut", "StageDataSource", "StageFeed", "StageStreamReader", "read_too_old", "read_unread"]
 
 # Empty batches before the replay of a trace begins, and the longest that those after the first may take.
 _EMPTY_BATCHES, _EMPTY_US = 5, 3_000_000
 # Values of a part that are no rows, and what it has left out since it is too old.
 _LETTERS, _TOO_OLD = ".json", ".old"
-#: Under this name Spark's progress has what the last batch did, next to the inputs; no input can have this name.
-LAST_BATCH = "last batch"
 
 
 @dataclass(frozen=True)
