@@ -43,7 +43,7 @@ def advise(
         str | None, typer.Option("--policy", "--planner", help="Who decides, as in 'foretide' or 'pasps:lr'.")
     ] = None,
     forecaster: Annotated[str | None, typer.Option(help="Who looks ahead, for a policy that needs it.")] = None,
-    td: Annotated[float | None, typer.Option(help="Seconds between two decisions; 10 unless given.")] = None,
+    td: Annotated[float | None, typer.Option(help="Seconds between two decisions; 5 unless given.")] = None,
     lead: Annotated[
         float | None,
         typer.Option(

@@ -15,6 +15,7 @@ from foretide.cli import app
 from foretide.commands.running import attach as command
 from foretide.commands.running.attach import launcher_path, prepare
 from foretide.commands.running.attach_request import AttachRequest
+from foretide.control.settings import attached_control
 from foretide.errors import ConfigError
 
 SUPPORT = Path(__file__).parents[2] / "support"
@@ -196,3 +197,9 @@ class TestLauncher:
 
 def test_the_command_has_the_signature_of_what_it_reads() -> None:
     assert command.attach.__wrapped__ is command._job_of  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("name", ["attach", "advise"])
+def test_help_tells_how_often_is_decided(runner: CliRunner, name: str) -> None:
+    said = runner.invoke(app, [name, "--help"], env={"COLUMNS": "200"}).stdout
+    assert f"{attached_control().loop.td_s:g} unless given" in said

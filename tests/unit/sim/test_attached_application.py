@@ -96,6 +96,40 @@ class TestExecutors:
         executors.pass_to(60.0)
         assert executors.request(1, 60.0) == 1
 
+    def test_one_that_has_just_come_is_kept_for_as_long_as_its_start_cost(self) -> None:
+        settings = ExecutorSettings(maximum=4, release_after_s=0.0, start_price_s=20.0)
+        executors = SimulatedExecutors(settings, lead_s=18.0, first=1)
+        executors.request(3, 0.0)
+        executors.request(1, 5.0)
+        asked = []
+        for now_s in (18.0, 26.0, 37.0, 39.0):
+            executors.pass_to(now_s)
+            asked.append(executors.request(1, now_s))
+        # Nobody has needed them since 5 s, and they have been there since 18 s.
+        assert asked == [3, 3, 3, 1]
+
+    def test_they_go_between_batches_and_are_paid_for_until_then(self) -> None:
+        settings = ExecutorSettings(maximum=4, release_after_s=10.0, start_price_s=0.0, quiet_s=6.0)
+        executors = SimulatedExecutors(settings, lead_s=5.0, first=2)
+        executors.request(1, 0.0)
+        there = []
+        for now_s, busy in ((10.0, True), (14.0, True), (15.0, False)):
+            executors.busy = busy
+            executors.pass_to(now_s)
+            executors.keep_house(now_s)
+            there.append(executors.there)
+        assert there == [2, 2, 1] and executors.paid_s == 30.0
+
+    def test_where_batches_leave_no_pause_they_go_after_a_while_unless_they_are_needed_again(self) -> None:
+        settings = ExecutorSettings(maximum=4, release_after_s=10.0, start_price_s=0.0, quiet_s=6.0)
+        executors = SimulatedExecutors(settings, lead_s=5.0, first=2)
+        executors.busy, asked = True, []
+        for now_s, needed in ((0.0, 1), (10.0, 1), (12.0, 2), (13.0, 1), (23.0, 1), (28.0, 1), (29.0, 1)):
+            executors.pass_to(now_s)
+            asked.append(executors.request(needed, now_s))
+        # Too many since 10 s, needed at 12 s, too many again ten seconds after that.
+        assert asked == [2, 2, 2, 2, 2, 2, 1]
+
     def test_one_on_its_way_is_given_up_first(self) -> None:
         executors = SimulatedExecutors(ExecutorSettings(maximum=4, release_after_s=0.0, start_price_s=0.0), 30.0, 1)
         executors.request(2, 0.0)

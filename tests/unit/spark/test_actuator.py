@@ -14,6 +14,7 @@ from schedulers import FakeScheduler
 from topologies import line, step
 
 from foretide.control.executors.demand import slots_ahead, slots_expected
+from foretide.control.executors.lead_time import LeadTime
 from foretide.control.runtime import RuntimeActuator
 from foretide.errors import ActuatorError, ConfigError
 from foretide.events import EventLog
@@ -25,7 +26,6 @@ from foretide.spark.executors import (
     open_scheduler,
 )
 from foretide.spark.executors.housekeeping import Housekeeper
-from foretide.spark.executors.lead_time import LeadTime
 from foretide.spark.steering.actuator import SparkActuator
 from foretide.store import RuntimeStore
 

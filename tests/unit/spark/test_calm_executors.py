@@ -100,3 +100,21 @@ def test_executors_turn_as_often_as_the_load_and_still_follow_it(noise: float, f
     # What is there carries what comes, but for moments.
     short = np.mean(rates * EXECUTION_S > np.array(observed))
     assert short < 0.05
+
+
+def test_one_that_has_just_come_is_kept_for_as_long_as_its_start_cost() -> None:
+    clock = ManualClock()
+    scheduler = FakeScheduler(present=1, cores=1)
+    settings = ExecutorSettings(minimum=1, maximum=4, release_after_s=0.0, start_price_s=20.0)
+    manager = ExecutorManager(scheduler, settings, clock.now_s)
+    manager.request(3)
+    clock.sleep_s(5.0)
+    manager.request(1)
+    clock.sleep_s(13.0)
+    scheduler.come(3)
+    # 18 s after they were asked for, 13 s after they were needed last.
+    assert manager.keep_house().requested == 3
+    clock.sleep_s(19.0)
+    assert manager.keep_house().requested == 3
+    clock.sleep_s(2.0)
+    assert manager.keep_house().requested == 1

@@ -97,7 +97,7 @@ def _job_of(
         ),
     ] = None,
     td: Annotated[
-        float | None, typer.Option(help="Seconds between two decisions; 10 unless given.", envvar="FORETIDE_TD")
+        float | None, typer.Option(help="Seconds between two decisions; 5 unless given.", envvar="FORETIDE_TD")
     ] = None,
     advisory: Annotated[
         bool,

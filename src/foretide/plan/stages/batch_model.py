@@ -106,12 +106,6 @@ class StageFigures:
         """
         return self.batch_s / max(trigger_s, self.start_s + self.gap_s, 1e-9)
 
-    def deviation_s(self, slots: float, work_s: float, cores: int | None = None) -> float:
-        """Return the standard deviation of such a duration: noise, and what is not known about the parts."""
-        side_by_side = slots if cores is None else min(slots, cores)
-        parts = np.array([1.0, slots, work_s / side_by_side])
-        return math.sqrt(self.noise_s**2 + float(parts @ self.doubt @ parts))
-
 
 @dataclass
 class StageMemory:

@@ -96,8 +96,8 @@ class _Lane:
 class SimulatedApplication:
     """Queries that share executors, seen by the ports of the control loop.
 
-    Batches of several queries that work at the same time share the task slots evenly. Executors that are released go at
-    once. Plans are counted in executors, for all queries together.
+    Batches of several queries that work at the same time share the task slots evenly. Executors that are released go
+    between batches. Plans are counted in executors, for all queries together.
 
     Parameters
     ----------
@@ -205,6 +205,7 @@ class SimulatedApplication:
                     lane.finish(next_s, number, self._cores)
                 elif batch is None and lane.due_s() <= next_s + _TINY:
                     lane.begin(next_s, self.executors.came)
+            self.executors.busy = any(lane.batch is not None for lane in self.lanes)
             if next_s >= until_s:
                 return
 

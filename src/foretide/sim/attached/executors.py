@@ -13,6 +13,9 @@ __all__ = ["SimulatedExecutors"]
 class SimulatedExecutors:
     """Come a lead time after they are asked for, and go once fewer have been enough for as long as a start costs.
 
+    As on Spark they go between batches, and are paid for until then; where batches follow each other without a pause,
+    after `quiet_s`.
+
     Parameters
     ----------
     settings : ExecutorSettings
@@ -29,6 +32,8 @@ class SimulatedExecutors:
         self._coming: deque[float] = deque()
         self._needs = Needs()
         self._expected: int | None = None
+        #: Whether a batch runs.
+        self.busy = False
         self.paid_s = 0.0
         self._since_s = 0.0
         #: How many have come.
@@ -48,6 +53,7 @@ class SimulatedExecutors:
             self._pay(at_s)
             self.there += 1
             self.came += 1
+            self._needs.came(at_s, self.there)
         self._pay(now_s)
 
     @property
@@ -71,11 +77,14 @@ class SimulatedExecutors:
         return self.wanted
 
     def keep_house(self, now_s: float) -> None:
-        """Release executors that have not been needed for long enough."""
-        if self._needs:
-            enough = self._needs.enough(now_s, self.price_s, self._settings.release_after_s, self._expected)
-            if enough < self.wanted:
-                self._want(int(enough), now_s)
+        """Release executors that have not been needed for long enough, where none of them is at work."""
+        if not self._needs:
+            return
+        enough = self._needs.enough(now_s, self.price_s, self._settings.release_after_s, self._expected)
+        too_many, there = self.wanted > enough, self.there > enough
+        quiet_s = self._settings.quiet_s
+        if self._needs.may_go(now_s, too_many=too_many, busy=lambda: there and self.busy, quiet_s=quiet_s):
+            self._want(int(enough), now_s)
 
     def _bounded(self, executors: int) -> int:
         return min(max(executors, self._settings.minimum), self._settings.maximum)

@@ -9,12 +9,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from foretide.control.executors.lead_time import LeadTime
 from foretide.control.executors.needs import Needs
 from foretide.control.settings import ExecutorSettings
 from foretide.errors import ConfigError
 from foretide.events import Event, EventSink, Severity
 from foretide.spark.executors.holdings import Holding, dispensable
-from foretide.spark.executors.lead_time import LeadTime
 from foretide.spark.executors.scheduler import Scheduler
 from foretide.spark.executors.session_check import check_session
 from foretide.spark.executors.target import ExecutorTarget
@@ -60,7 +60,8 @@ class ExecutorManager:
     twice what was needed, whatever comes: the rule for renting skis. Where a forecast says how many may be needed
     within the next b seconds, executors beyond that go after :math:`\beta b`, and the others after
     :math:`b / \beta` [Purohit2018]_, with :math:`\beta = 1/2`: one and a half times what was needed where the forecast
-    is right, three times at most where it is wrong.
+    is right, three times at most where it is wrong. The seconds count from when it has come: what is on its way costs
+    nothing yet, and its start is paid for already.
 
     Those that are missed least go, by what they hold. A request that Spark does not hear is made again.
 
@@ -86,12 +87,11 @@ class ExecutorManager:
         self.settings = settings or ExecutorSettings()
         self._scheduler, self._ticks, self._events = scheduler, ticks, events
         self._target = ExecutorTarget.of(scheduler)
-        self._planned = self._asked = max(self.settings.minimum, len(self._target.working()))
+        self._present = len(self._target.working())
+        self._planned = self._asked = max(self.settings.minimum, self._present)
         self._expected: int | None = None
         # Empty before the first plan: what an application has by itself is nobody's business until then.
         self._needs = Needs()
-        # Since when there are more than enough, and a quiet moment is waited for.
-        self._too_many_since_s: float | None = None
         self._missed = False
         #: How long executors take to come.
         self.lead = LeadTime(self.settings.lead_s)
@@ -205,13 +205,11 @@ class ExecutorManager:
         with self._target.lock:
             now_s = self._ticks()
             self._target.keep_house(now_s)
-            present = self.observe() + len(self._target.vacant)
+            present = self._look(now_s)
             if self._needs and (self._planned > self._asked or self._planned > present):
                 self._grow(now_s)
-            if not self._needs or (enough := self._enough(now_s)) >= max(self._asked, present):
-                self._too_many_since_s = None
-            elif present <= enough or self._is_quiet(now_s):
-                self._shrink(enough, now_s)
+            if self._needs:
+                self._release(now_s, present)
             counts = self.counts()
             if self._needs:
                 self.lead.expect(counts.requested - counts.observed, now_s)
@@ -221,7 +219,15 @@ class ExecutorManager:
     def counts(self) -> ExecutorCounts:
         """Return how many are planned, requested, observed and leaving."""
         requested = max(1, self._asked - len(self._target.vacant))
-        return ExecutorCounts(self._planned, requested, len(self._target.working()), len(self._target.leaving()))
+        working, leaving = self._target.roll()
+        return ExecutorCounts(self._planned, requested, len(working), len(leaving))
+
+    def _look(self, now_s: float) -> int:
+        """Return how many executors there are, empty seats included; those that have come are idle from now on."""
+        before, self._present = self._present, self.observe() + len(self._target.vacant)
+        if self._present > before:
+            self._needs.came(now_s, self._present)
+        return self._present
 
     def _bounded(self, executors: int) -> int:
         return min(max(executors, self.settings.minimum), self.settings.maximum)
@@ -233,15 +239,13 @@ class ExecutorManager:
             self._target.plan(wanted, now_s)
             self._asked = wanted
 
-    def _is_quiet(self, now_s: float) -> bool:
-        """Return whether executors may go now: when no job runs, or there always is one.
-
-        A batch that is planned while one is on its way out waits for it: Spark prefers it for some of the tasks, and
-        takes seconds to give up.
-        """
-        if self._too_many_since_s is None:
-            self._too_many_since_s = now_s
-        return now_s - self._too_many_since_s >= self.settings.quiet_s or not self._jobs_run()
+    def _release(self, now_s: float, present: int) -> None:
+        enough = self._enough(now_s)
+        # Those that are on their way are in nobody's way.
+        too_many, there = max(self._asked, present) > enough, present > enough
+        quiet_s = self.settings.quiet_s
+        if self._needs.may_go(now_s, too_many=too_many, busy=lambda: there and self._jobs_run(), quiet_s=quiet_s):
+            self._shrink(enough, now_s)
 
     def _jobs_run(self) -> bool:
         try:
@@ -261,7 +265,7 @@ class ExecutorManager:
         held = self._holdings() if extra > 0 else {}
         going = dispensable(working, held, extra) if extra > 0 else ()
         self._target.plan(enough, now_s)
-        self._asked, self._too_many_since_s = enough, None
+        self._asked = enough
         if going:
             idle = [] if self._jobs_run() else [id for id in going if held.get(id) == Holding()]
             self._target.dismiss(going, now_s, self.settings.kill_after_s, at_once=idle)

@@ -91,25 +91,21 @@ class ExecutorTarget:
         planned = len(self.working()) + len(self._vacant) if self._planned is None else self._planned
         return max(1, planned - len(self._vacant))
 
+    def roll(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return the executors that get tasks, and those that were told to go and are still there, oldest first.
+
+        Raises
+        ------
+        ActuatorError
+            When Spark does not tell.
+        """
+        present = self._executors()
+        leaving = tuple(id for id in present if id in self._leaving)
+        return tuple(id for id in present if id not in self._leaving), leaving
+
     def working(self) -> tuple[str, ...]:
-        """Return the executors that get tasks, oldest first.
-
-        Raises
-        ------
-        ActuatorError
-            When Spark does not tell.
-        """
-        return tuple(id for id in self._executors() if id not in self._leaving)
-
-    def leaving(self) -> tuple[str, ...]:
-        """Return the executors that were told to go and are still there, oldest first.
-
-        Raises
-        ------
-        ActuatorError
-            When Spark does not tell.
-        """
-        return tuple(id for id in self._executors() if id in self._leaving)
+        """Return the executors that get tasks, as `roll` does."""
+        return self.roll()[0]
 
     def plan(self, executors: int, now_s: float) -> int:
         """Ask for so many executors, less the empty seats; return how many are to get tasks.
