@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -167,6 +169,7 @@ class TestAttachment:
         told = [event for event in scene.attachment.events if event.kind == "executors.settings"]
         assert [event.data["setting"] for event in told] == [
             "spark.decommission.enabled",
+            "spark.locality.wait",
             "spark.executor.cores",
             "spark.cores.max",
         ]
@@ -392,3 +395,12 @@ class TestAttach:
     def test_a_promise_that_cannot_be_read_is_refused(self) -> None:
         with pytest.raises(ConfigError, match="such as 'p95<500ms'"):
             attach(self.session("local[4]"), advisory=True, slo="fast")
+
+
+def test_an_attached_driver_loads_nothing_of_our_own_data_plane() -> None:
+    code = "import sys, foretide.spark.attached.attach; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = {".".join(name.split(".")[:3]) for name in done.stdout.split()}
+    rooms = {f"foretide.spark.{room}" for room in ("batches", "inputs", "live", "sinks", "tasks")}
+    assert "foretide.spark.attached" in loaded
+    assert not loaded & {*rooms, "pyarrow.parquet"}

@@ -14,7 +14,8 @@ from foretide.spark.executors import ExecutorManager, ExecutorsUnavailable, open
 from foretide.spark.executors.session_check import check_session
 
 INTERVAL = "spark.storage.decommission.replicationReattemptInterval"
-SAFE = {"spark.decommission.enabled": "true", "spark.storage.decommission.enabled": "true", INTERVAL: "1s"}
+WAIT = "spark.locality.wait"
+SAFE = {"spark.decommission.enabled": "true", "spark.storage.decommission.enabled": "true", INTERVAL: "1s", WAIT: "0s"}
 ROOMY = SAFE | {"spark.executor.cores": "2", "spark.cores.max": "16"}
 
 
@@ -43,6 +44,12 @@ def test_nothing_is_said_where_all_is_well() -> None:
             "spark.storage.decommission.enabled: .*; what it has cached is lost",
         ),
         ({INTERVAL: None}, f"{INTERVAL}: not set: an executor that has blocks stays for 30 s"),
+        ({WAIT: None}, f"{WAIT}: expected at most 1s, got 3s: for so long an executor that has come gets no task"),
+        ({WAIT: "2000"}, f"{WAIT}: expected at most 1s, got 2000"),
+        ({WAIT: "1min"}, f"{WAIT}: expected at most 1s, got 1min"),
+        ({WAIT: "500ms"}, ""),
+        ({WAIT: "0"}, ""),
+        ({WAIT: "whatever"}, ""),
         ({"spark.executor.cores": None}, "spark.executor.cores: expected a number, got none: an executor takes all"),
         ({"spark.cores.max": None}, "spark.cores.max: not set: the application starts with all cores"),
         (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from foretide.control.settings import ExecutorSettings
@@ -11,6 +12,10 @@ __all__ = ["check_session"]
 
 # An executor looks as often as this whether all of its blocks have moved.
 _INTERVAL = "spark.storage.decommission.replicationReattemptInterval"
+# For so long a task waits for an executor that is near its data, while others are idle; up to a second is little.
+_LOCALITY, _LOCALITY_DEFAULT, _LITTLE_MS = "spark.locality.wait", "3s", 1_000
+_TIME = re.compile(r"(\d+)\s*(us|ms|s|m|min|h|d|)")
+_MS = {"us": 0.001, "": 1, "ms": 1, "s": 1e3, "m": 6e4, "min": 6e4, "h": 3.6e6, "d": 8.64e7}
 
 
 def check_session(
@@ -33,11 +38,12 @@ def check_session(
 
     Examples
     --------
-    >>> spark = {"spark.decommission.enabled": "true"}
+    >>> spark = {"spark.decommission.enabled": "true", "spark.locality.wait": "0s"}
     >>> [event.data["setting"] for event in check_session(spark, "yarn", 2, ExecutorSettings(), 0.0)]
     ['spark.storage.decommission.enabled']
     """
-    found = [*_leaving(spark, settings), *(_room(spark, cores, settings) if master.startswith("spark:") else ())]
+    room = _room(spark, cores, settings) if master.startswith("spark:") else []
+    found = [*_leaving(spark, settings), *_coming(spark), *room]
     return [
         Event(now_s, "executors.settings", f"{key}: {words}", severity, {"setting": key})
         for key, words, severity in found
@@ -64,6 +70,19 @@ def _leaving(spark: Mapping[str, str], settings: ExecutorSettings) -> list[tuple
         "again. Set it to true"
     )
     return [("spark.storage.decommission.enabled", words, "warning")]
+
+
+def _coming(spark: Mapping[str, str]) -> list[tuple[str, str, Severity]]:
+    """Return what becomes of an executor that has come."""
+    wait = spark.get(_LOCALITY, _LOCALITY_DEFAULT).strip()
+    found = _TIME.fullmatch(wait.lower())
+    if found is None or int(found[1]) * _MS[found[2]] <= _LITTLE_MS:
+        return []
+    words = (
+        f"expected at most 1s, got {wait}: for so long an executor that has come gets no task of the batch under way, "
+        "and in its first batch tasks wait for it while others are idle; 0s will do, with state 500ms"
+    )
+    return [(_LOCALITY, words, "info")]
 
 
 def _room(spark: Mapping[str, str], cores: int, settings: ExecutorSettings) -> list[tuple[str, str, Severity]]:
