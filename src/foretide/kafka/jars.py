@@ -16,7 +16,9 @@ from foretide.kafka.errors import KafkaError
 
 __all__ = ["BROKER_PACKAGES", "KAFKA_VERSION", "cache_directory", "fetch", "find_program"]
 
-KAFKA_VERSION = "4.3.0"
+# Not 4.3: restarted while it ends a transaction, it takes partitions without a leader for deleted, and the transaction
+# stays open for ever (docs/reliability.md).
+KAFKA_VERSION = "4.2.0"
 BROKER_PACKAGES = (f"org.apache.kafka:kafka_2.13:{KAFKA_VERSION}", "org.apache.logging.log4j:log4j-slf4j-impl:2.25.4")
 
 # Some packages name further repositories, which may be out of reach; all of them are on Maven Central.
