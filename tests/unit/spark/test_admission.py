@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from foretide.spark.batches.admission import Admission
@@ -69,13 +70,36 @@ def test_fixed_cost_above_the_target_does_not_starve_the_stage() -> None:
     assert admission.limit == pytest.approx(1000, rel=0.02)  # half a second of work in every batch
 
 
+@pytest.mark.parametrize("noise", [0.0, 0.1])
+def test_work_that_is_there_whatever_the_rows_does_not_starve_the_stage_either(noise: float) -> None:
+    # Spark's tasks load and write the partitions of a state: a second of work for each slot, with any rows.
+    admission, numbers = warm(first_rows=5000, batch_target_s=1.0), np.random.default_rng(1)
+    limits = []
+    for _ in range(300):
+        rows = admission.limit
+        work_s = 1.05 * numbers.normal(1.0, noise) + rows / 2000
+        admission.learn(rows, duration_s=0.3 + work_s, work_s=work_s, slots=8)
+        limits.append(admission.limit)
+    # Half a second of work with rows in every batch, about.
+    assert 500 < np.median(limits[100:]) < 2000 and min(limits) > 250
+
+
+def test_small_batches_that_are_slow_whatever_their_rows_do_not_lower_the_limit_for_good() -> None:
+    admission = warm(first_rows=5000, batch_target_s=1.0)
+    for turn in range(100):
+        rows = 20 + turn % 30
+        admission.learn(rows, duration_s=1.4, work_s=1.05, slots=8)
+    assert admission.limit > 1000
+
+
 def test_the_limit_stays_between_one_row_and_the_most() -> None:
     admission = warm(first_rows=100, max_rows=150)
     for _ in range(5):
         admission.learn(admission.limit, 0.01, work_s=0.01, slots=1)
     assert admission.limit == 150
     for _ in range(60):
-        admission.learn(admission.limit, 1000.0, work_s=1000.0, slots=1)
+        rows = admission.limit
+        admission.learn(rows, 1000.0 * rows, work_s=1000.0 * rows, slots=1)
     assert admission.limit == 1
 
 

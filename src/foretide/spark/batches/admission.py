@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from foretide.spark.settings import EngineSettings
 
 __all__ = ["Admission", "Reading"]
@@ -12,6 +14,9 @@ __all__ = ["Admission", "Reading"]
 _GROWTH = 2.0
 _SMOOTHING = 0.5
 _LEAST_WORK = 0.5
+# How much the batches before count for what a row costs; how much rows must differ, as a part of their mean, before
+# batches tell that; and how far it goes back, with each batch, to what is assumed without them.
+_MEMORY, _APART, _FORGOTTEN = 0.9, 0.1, 0.02
 # A task costs Spark some 25 ms of CPU: less work than this is better left to another one.
 _TASK_WORTH_S = 0.02
 # What reading and routing a row costs apart from the operators.
@@ -24,7 +29,9 @@ class Admission:
     The limit follows the rows that a batch got through per second. Only a batch that was near its limit, or took
     longer than wanted, says anything about the pace; a small one is all fixed cost. Fixed cost must not starve a stage
     either: where a batch takes long whatever its size, the limit stays at what keeps operators busy for half of the
-    time wanted. The very first batch, in which workers start, teaches nothing about time.
+    time wanted. Nor must work that is there whatever the rows, as where Spark loads and writes the partitions of a
+    state: what of it comes with the rows is learnt from batches that differ in them. The very first batch, in which
+    workers start, teaches nothing about time.
 
     Nor may a batch be too large for the memory of its tasks: rows are admitted up to a number of bytes, by what those
     of the last batches took.
@@ -46,6 +53,7 @@ class Admission:
         self._limit = float(settings.first_rows)
         self._slots: int | None = None
         self._row_bytes = 0.0
+        self._cost = _RowCost()
 
     @property
     def limit(self) -> int:
@@ -62,9 +70,11 @@ class Admission:
         """Take note of a batch: how long it took, and how much of that operators needed."""
         target_s = self._settings.batch_target_s
         informative = rows and self._slots is not None
+        if informative:
+            self._cost.learn(rows, work_s)
         if informative and (rows >= 0.9 * self.limit or duration_s > target_s):
             by_time = rows * target_s / max(duration_s, 1e-3)
-            by_work = rows * _LEAST_WORK * target_s / max(work_s, 1e-6)
+            by_work = rows * _LEAST_WORK * target_s / max(min(work_s, rows * (self._cost.row_s or 0.0)), 1e-6)
             wanted = min(max(by_time, by_work), _GROWTH * self._limit)
             self._limit += _SMOOTHING * (wanted - self._limit)
         if rows:
@@ -75,6 +85,32 @@ class Admission:
         if self._slots and slots != self._slots:
             self._limit *= slots / self._slots
             self._slots = slots
+
+
+class _RowCost:
+    """Learns what a row costs from batches that differ in their rows; before there are such, all of a batch's work.
+
+    >>> cost = _RowCost()
+    >>> cost.learn(100, 2.0)
+    >>> cost.row_s
+    0.02
+    >>> cost.learn(1, 2.0)
+    >>> round(cost.row_s, 3)
+    0.0
+    """
+
+    def __init__(self) -> None:
+        self._sums = np.zeros(5)
+        self.row_s: float | None = None
+
+    def learn(self, rows: int, work_s: float) -> None:
+        self._sums = _MEMORY * self._sums + (1.0, rows, work_s, rows**2, rows * work_s)
+        weight, *sums = self._sums
+        x, y, xx, xy = (float(value / weight) for value in sums)
+        known_s = y / x if self.row_s is None else self.row_s + _FORGOTTEN * (y / x - self.row_s)
+        # The slope of the line through the batches, held to what is known as firmly as such a difference in rows would.
+        held = (_APART * x) ** 2
+        self.row_s = min(max((xy - x * y + held * known_s) / (xx - x * x + held), 0.0), y / x)
 
 
 class Reading:
