@@ -78,3 +78,11 @@ def test_a_session_that_was_stopped_is_no_fault_of_the_pool(caplog: pytest.LogCa
     assert not made._has_grown()
     assert made.is_alive and not caplog.text
     made.stop()
+
+
+def test_with_its_session_the_pool_ends_without_a_word(caplog: pytest.LogCaptureFixture) -> None:
+    made = Counting(cores=2, slots=2, every_s=0.02)
+    made.start()
+    made._spark.sparkContext = SimpleNamespace(_jsc=None, defaultParallelism=2)  # type: ignore[misc]
+    wait_for(lambda: not made.is_alive)
+    assert not caplog.text

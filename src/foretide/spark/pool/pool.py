@@ -69,7 +69,7 @@ class ReplicaPool(Background):
 
     def _run(self) -> None:
         warmed_s = time.monotonic()
-        while not self._stop.wait(min(_LOOK_S, self._every_s)):
+        while not self._stop.wait(min(_LOOK_S, self._every_s)) and not self._has_ended():
             if self._has_grown() or time.monotonic() - warmed_s >= self._every_s:
                 warmed_s = time.monotonic()
                 try:
@@ -77,6 +77,10 @@ class ReplicaPool(Background):
                 except Exception:
                     # A pool that cools down makes the next activation slower; it must not disturb the stream.
                     _LOG.warning("the replica pool could not be kept warm", exc_info=True)
+
+    def _has_ended(self) -> bool:
+        """Return whether the session was stopped, by whom ever: there is nothing left to keep warm."""
+        return getattr(self._spark.sparkContext, "_jsc", self) is None
 
     def _has_grown(self) -> bool:
         """Return whether there are cores for more workers than when last looked at."""
