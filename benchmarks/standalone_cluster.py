@@ -42,7 +42,9 @@ _DAEMON = {
     "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Dspark.worker.cleanup.enabled=false",
     "SPARK_NO_DAEMONIZE": "1",
 }
-# What a worker does before it becomes Spark's: it waits for its network, then makes the folder its own.
+# What a worker does before it becomes Spark's: it waits for its network, then makes the folder its own. It knows its
+# own name, and no server of names: the machine's cannot be reached from there, and every executor would ask it for ten
+# seconds before it starts.
 _WORKER = """
 set -eu
 echo made
@@ -56,6 +58,11 @@ for place in $KEPT; do
     mount --bind "$place" "$OWN$place"
 done
 mkdir -p "$OWN/tmp" "$OWN/var/tmp"
+printf '127.0.0.1 localhost\n%s %s\n' "$address" "$(hostname)" > "$OWN/hosts"
+: > "$OWN/resolv.conf"
+for name in hosts resolv.conf; do
+    if [ -e "/etc/$name" ]; then mount --bind "$OWN/$name" "/etc/$name"; fi
+done
 mount --rbind "$OWN/var/tmp" /var/tmp
 mount --rbind "$OWN/tmp" /tmp
 exec "$@" >&2

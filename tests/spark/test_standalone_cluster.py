@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -29,10 +30,14 @@ def cluster(shared: Path) -> Iterator[Any]:
         yield running
 
 
+def inner(worker: Any) -> str:
+    """Return the process of a worker that has namespaces of its own."""
+    return Path(f"/proc/{worker.pid}/task/{worker.pid}/children").read_text().split()[0]
+
+
 def seen_by(worker: Any, place: str) -> list[str]:
     """Return what a worker sees in a folder."""
-    children = Path(f"/proc/{worker.pid}/task/{worker.pid}/children").read_text().split()
-    return os.listdir(f"/proc/{children[0]}/root{place}")
+    return os.listdir(f"/proc/{inner(worker)}/root{place}")
 
 
 def test_workers_see_what_is_shared_and_no_other_temporary_file(cluster: Any, shared: Path, tmp_path: Path) -> None:
@@ -51,6 +56,14 @@ def test_each_worker_has_a_folder_and_an_address_of_its_own(cluster: Any) -> Non
     assert "work" in seen_by(first, "/tmp")
     Path(cluster.logs / "worker1" / "tmp" / "own").touch()
     assert "own" in seen_by(first, "/tmp") and "own" not in seen_by(second, "/tmp")
+
+
+def test_a_worker_asks_no_server_of_names_which_it_cannot_reach(cluster: Any) -> None:
+    names = {(worker["host"], socket.gethostname()) for worker in cluster.state()["workers"]}
+    for worker in cluster.workers:
+        etc = Path(f"/proc/{inner(worker)}/root/etc")
+        assert "nameserver" not in (etc / "resolv.conf").read_text()
+        assert {tuple(line.split()) for line in (etc / "hosts").read_text().splitlines()} & names
 
 
 def test_nothing_is_left_of_a_cluster_that_failed_to_start(tmp_path: Path) -> None:
