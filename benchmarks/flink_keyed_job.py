@@ -17,6 +17,7 @@ from typing import Any
 from pyflink.common import Configuration, Types
 from pyflink.datastream import KeyedProcessFunction, RuntimeContext, StreamExecutionEnvironment
 from pyflink.datastream.state import ValueStateDescriptor
+from pyflink.java_gateway import get_gateway
 from pyflink.table import StreamTableEnvironment
 
 ENDLESS_RATE = 100_000_000
@@ -47,7 +48,7 @@ class Count(KeyedProcessFunction):  # type: ignore[misc]
 
 
 def environment(parallelism: int, settings: dict[str, str]) -> StreamExecutionEnvironment:
-    """Return a streaming environment."""
+    """Return a streaming environment, of a cluster where the settings name one."""
     configuration = Configuration()
     defaults = {
         "parallelism.default": str(parallelism),
@@ -58,7 +59,11 @@ def environment(parallelism: int, settings: dict[str, str]) -> StreamExecutionEn
     }
     for key, value in {**defaults, **settings}.items():
         configuration.set_string(key, value)
-    return StreamExecutionEnvironment.get_execution_environment(configuration)
+    if settings.get("execution.target") != "remote":
+        return StreamExecutionEnvironment.get_execution_environment(configuration)
+    # What PyFlink offers runs in this process, whatever the target, unless Flink's own command line has started it.
+    java = get_gateway().jvm.org.apache.flink.streaming.api.environment.StreamExecutionEnvironment
+    return StreamExecutionEnvironment(java(configuration._j_configuration))
 
 
 def declare(env: StreamExecutionEnvironment, options: argparse.Namespace, progress: str) -> None:

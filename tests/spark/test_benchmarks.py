@@ -101,6 +101,7 @@ def test_a_job_for_pyflink_explains_itself(tmp_path: Path, job: str) -> None:
         (tmp_path / "pyflink" / package / "__init__.py").write_text(text)
     (tmp_path / "pyflink" / "table" / "udf.py").write_text("udf, ScalarFunction = None, object\n")
     (tmp_path / "pyflink" / "datastream" / "state.py").write_text("ValueStateDescriptor = None\n")
+    (tmp_path / "pyflink" / "java_gateway.py").write_text("get_gateway = None\n")
     command = [sys.executable, str(BENCHMARKS / f"{job}.py"), "--help"]
     path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": path})
