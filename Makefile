@@ -84,7 +84,6 @@ soak: venv java maven ## Run the long reliability tests: YARN, ten kills of the 
 	FORETIDE_SOAK=1 $(BIN)/pytest -q tests/spark/test_yarn.py tests/spark/test_kill.py
 	$(BIN)/python benchmarks/soak.py --minutes 6
 	$(BIN)/python benchmarks/scale_downs.py
-	$(BIN)/python benchmarks/scale_downs.py --decommission
 
 chaos: venv java postgres maven ## Let a thousand things go wrong, and compare what comes out with what went in (about an hour)
 	$(BIN)/python tests/chaos/chaos_runs.py --runs 20 --faults 50

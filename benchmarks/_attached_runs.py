@@ -172,6 +172,8 @@ def run_job(place: Place, load: Load, name: str, settings: Mapping[str, str], at
         "spark.decommission.enabled": "true",
         "spark.storage.decommission.enabled": "true",
         "spark.storage.decommission.replicationReattemptInterval": "1s",
+        # Tasks go to whoever is free: Kafka's partitions are near to nobody here.
+        "spark.locality.wait": "0s",
         **({"spark.jars": ",".join(map(str, connector()))} if place.broker else {}),
         **settings,
     }

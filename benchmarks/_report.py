@@ -202,7 +202,8 @@ def command_line() -> str:
     """Return the command that runs now, as one would type it in the root of the repository."""
     script = Path(sys.argv[0]).resolve()
     where = f"benchmarks/{script.name}" if script.parent == _HERE else script.name
-    return " ".join(["python", where, *sys.argv[1:]])
+    # Figures that are only written anew were made by the same command without that word.
+    return " ".join(["python", where, *(word for word in sys.argv[1:] if word != "--no-run")])
 
 
 def commit() -> str:
@@ -213,6 +214,11 @@ def commit() -> str:
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
     return f"{last}+changes" if changed else last
+
+
+def origin() -> dict[str, str]:
+    """Return what a run that is kept for later has to tell of itself: the commit, and the processor."""
+    return {"commit": commit(), "processor": _processor()}
 
 
 def _git(*words: str) -> str:

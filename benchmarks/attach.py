@@ -17,9 +17,11 @@ import argparse
 import json
 import math
 import re
+import signal
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -41,7 +43,7 @@ from _harness import (
     report,
     rotated,
 )
-from _report import commit, machine_facts, targets_table, write_section
+from _report import origin, targets_table, write_section
 from foretide.kafka.broker import Broker
 from standalone_cluster import standalone_cluster
 
@@ -51,8 +53,8 @@ EXECUTORS = 4
 PEAK = 0.6 * EXECUTORS
 STATIC, ATTACHED = "static", "attach"
 # Seconds after which Spark releases an idle executor, from eager to its default, and after which it asks for more while
-# tasks wait: its default, since more only makes it late.
-DYNAMIC = tuple(f"dynamic {idle}/1" for idle in (1, 5, 60))
+# tasks wait: its default, since more only makes it late. From five on, the period of batches, hardly one is ever idle.
+DYNAMIC = tuple(f"dynamic {idle}/1" for idle in (1, 3, 5, 60))
 KEPT, KEPT_QUICK = RESULTS / "attach.jsonl", QUICK / "attach.jsonl"
 ROUNDS = 5
 PAIR = (STATIC, ATTACHED)
@@ -81,6 +83,7 @@ def main() -> None:
         finish(options, kept)
         return
     traces = given.parts.split(",")[: 1 if quick else None]
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that the job ends then, too
     with place_for(options) as place:
         for number in range(options.repeats):
             for trace in traces:
@@ -159,7 +162,7 @@ def run_round(
         topic = re.sub(r"[^a-z0-9]+", "-", f"{load.trace}-{number}-{name}")
         attach = ["--executors", f"1:{place.executors}", *more] if name == ATTACHED else None
         found = run_job(place, load, topic, settings_of(name, place.executors), attach)
-        made = {"commit": commit(), "processor": machine_facts()["processor"]}
+        made = origin()
         row = {
             "trace": load.trace,
             "round": number,
@@ -268,7 +271,7 @@ def write(rows: Sequence[Mapping[str, Any]], options: Options) -> None:
         " attached run to another one of the same round (least to greatest). The highest rate keeps six tenths of four"
         " executors busy; a batch every five seconds. `dynamic i/b` is Spark's dynamic allocation with an idle time-out"
         " of i and a backlog time-out of b seconds: all settings ran once, and the one with the least product of"
-        " executor-seconds and p95 in further rounds."
+        f" executor-seconds and p95 in further rounds. {provenance(rows)}"
     )
     details = Table(
         "Figures of alternatives, medians over rounds:", ["trace", "alternative", "runs", *COLUMNS], summary(rows)
@@ -286,6 +289,15 @@ def write(rows: Sequence[Mapping[str, Any]], options: Options) -> None:
     if not options.quick:
         link = "All of it, with the command that made it: [benchmarks.md](../benchmarks.md#attached-jobs)."
         write_section(GUIDE, "attach", f"{targets_table(lines)}\n\n{intro} {link}")
+
+
+def provenance(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return which runs were made of which commit, on what: the page names only the one that it was written from."""
+    counts = Counter((row["commit"], row["processor"]) for row in rows)
+    runs = ", ".join(f"{count} of {made} ({processor})" for (made, processor), count in counts.items())
+    rounded = sum(bool(row.get("as_printed")) for row in rows)
+    note = f" Of {rounded} of them only what was printed is kept, rounded." if rounded else ""
+    return f"Runs by commit and processor: {runs}.{note}"
 
 
 def summary(rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:

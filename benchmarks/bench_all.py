@@ -45,6 +45,7 @@ NAMES = (
     "simulator",
     "following",
     "scale",
+    "scale_downs",
     "recovery",
 )
 #: Those that take hours.

@@ -30,7 +30,7 @@ from _harness import (
     report,
     rotated,
 )
-from _report import commit, machine_facts
+from _report import origin
 from _steered import run_steered
 from _streams import open_session, scratch
 from foretide.commands.running.request import RunRequest
@@ -83,7 +83,7 @@ def measure(options: Options, kept: Path) -> None:
                 for policy in rotated((OURS, STATIC), number):
                     if (policy, number) not in done:
                         row = run_one(spark, broker, policy, speed, seconds)
-                        made = {"commit": commit(), "processor": machine_facts()["processor"]}
+                        made = origin()
                         keep_row({**row, **made, "round": number}, kept)
                         shown = "  ".join(f"{figure} {row.get(figure) or 0.0:,.0f}" for figure in FIGURES)
                         progress(f"  {number + 1}/{options.repeats}  {policy:<12} {shown}")

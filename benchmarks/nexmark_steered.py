@@ -3,8 +3,8 @@
 Queries 4, 5, 7 and 8 run under `foretide` and `static-peak` in turn, round after round, each beginning with the other
 policy. Before the first round every query runs at a constant rate, which tells what an event costs in each operator:
 replicas for the peak need these times, and the peak is set so that it keeps seven tenths of the cores busy. Ratios are
-those of runs of the same round. A run takes a minute. Runs are kept in `out/benchmarks/nexmark_steered.jsonl`: the same
-command goes on where it was stopped.
+those of runs of the same round. A run takes a minute. What was measured is kept run by run, with its commit, in
+`benchmarks/results/nexmark_steered.jsonl`: the same command goes on where it was stopped.
 """
 
 from __future__ import annotations
@@ -21,7 +21,20 @@ from typing import Any
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
-from _harness import QUICK, Measured, Options, Ratio, keep_row, kept_rows, parse_options, progress, report, rotated
+from _harness import (
+    QUICK,
+    RESULTS,
+    Measured,
+    Options,
+    Ratio,
+    keep_row,
+    kept_rows,
+    parse_options,
+    progress,
+    report,
+    rotated,
+)
+from _report import origin
 from _steered import run_steered
 from _streams import constant_trace, open_session, scratch
 from foretide.commands.running.request import RunRequest, default_master
@@ -47,7 +60,6 @@ TRACE, TD_S = "pasps_dns", 3.0
 BUSY = 0.7
 # The rate of the first look at what an event costs; the second is at the peak that it leads to.
 FIRST_RATE = 2_000.0
-KEPT = QUICK / "nexmark_steered.jsonl"
 FIGURES = ("slot_seconds", "latency_mean_ms", "latency_p95_ms")
 
 
@@ -113,19 +125,20 @@ def measure(names: Sequence[str], options: Options, kept: Path) -> None:
     """Measure what is not measured yet."""
     done = {(row["query"], row["policy"], row["round"]): row for row in kept_rows(kept)}
     look_s, speed, seconds = options.size((20.0, 10.0, None), quick=(8.0, 20.0, 20.0), smoke=(1.0, 20.0, 2.0))
+    made = origin()
     spark = open_session(default_master(build("q4", 1.0)))
     try:
         for name in names:
             if (name, "", -1) not in done:
                 done[name, "", -1] = known = costs(spark, name, look_s, looks=options.size(2, quick=2, smoke=1))
-                keep_row(known, kept)
+                keep_row({**known, **made}, kept)
             progress(f"  {name}: at most {done[name, '', -1]['peak_rate']:,.0f} events/s")
         for number in range(options.repeats):
             for name in names:
                 for policy in rotated((OURS, STATIC), number):
                     if (name, policy, number) not in done:
                         row = run_one(spark, name, policy, done[name, "", -1], speed, seconds)
-                        keep_row({**row, "round": number}, kept)
+                        keep_row({**row, **made, "round": number}, kept)
                         shown = "  ".join(f"{figure} {row[figure] or 0.0:,.0f}" for figure in FIGURES)
                         progress(f"  {number}  {name}  {policy:<12} {shown}")
     finally:
@@ -148,7 +161,7 @@ def lines(rows: Sequence[Mapping[str, Any]]) -> list[Measured]:
 def main() -> None:
     options = parse_options(__doc__)
     names = options.size(NAMES, quick=NAMES[:2], smoke=("q7",))
-    kept = KEPT.with_suffix(".quick.jsonl") if options.quick else KEPT
+    kept = (QUICK if options.quick else RESULTS) / "nexmark_steered.jsonl"
     if options.quick:
         kept.unlink(missing_ok=True)
     progress(f"nexmark, steered: {', '.join(names)}, {options.repeats} rounds")

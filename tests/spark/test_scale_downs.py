@@ -21,12 +21,11 @@ pytestmark = [
 
 def test_no_row_is_lost_or_repeated_at_scale_downs_and_executors_come_back(tmp_path: Path) -> None:
     # As Spark comes, without decommissioning; `make soak` has both ways.
-    command = [sys.executable, str(BENCHMARKS / "scale_downs.py"), "--scale-downs", "3", "--no-decommission"]
-    done = subprocess.run(
-        [*command, "--json", str(tmp_path / "found.json")], capture_output=True, text=True, check=False, timeout=500
-    )
+    command = [sys.executable, str(BENCHMARKS / "scale_downs.py"), "--scale-downs", "3", "--ways", "kill"]
+    command += ["--results", str(tmp_path), "--markdown", str(tmp_path / "page.md")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=500)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
-    found = json.loads((tmp_path / "found.json").read_text())
+    found = json.loads((tmp_path / "scale_downs.json").read_text())["details"]["ways"]["kill"]
     assert found["scale_downs"] == 3 and found["failed"] == []
     assert (found["state_partitions"], found["cached_blocks"]) == (4, 4)
     assert found["rows"] > 0 and found["rows_with_state"] > 0

@@ -58,3 +58,10 @@ def test_dynamic_allocation_is_swept_first_and_then_has_its_best_setting() -> No
     ]
     assert attach.dynamic(0, []) == attach.DYNAMIC
     assert attach.dynamic(3, swept) == (attach.DYNAMIC[0],)
+
+
+def test_the_page_tells_which_commits_its_runs_are_of() -> None:
+    rows = [row("static", commit="a1", processor="X"), *[row("attach", commit="b2", processor="X")] * 2]
+    assert attach.provenance(rows) == "Runs by commit and processor: 1 of a1 (X), 2 of b2 (X)."
+    printed = row("dynamic 3/1", commit="b2", processor="X", as_printed=True)
+    assert attach.provenance([printed]).endswith("1 of b2 (X). Of 1 of them only what was printed is kept, rounded.")

@@ -6,6 +6,7 @@ import doctest
 import re
 import tomllib
 import unicodedata
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -145,3 +146,19 @@ def test_pasted_output_is_what_the_command_prints(
 
 def test_output_of_every_command_of_the_readme_is_checked() -> None:
     assert [command.split()[0] for command, _ in OUTPUTS] == ["demo", "show", "planners"]
+
+
+def test_the_architecture_lists_the_layers_that_are_checked() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    layers = [
+        {name for name in re.findall(r"foretide\.(\w+)", layer) if not name.startswith("_")}
+        for layer in project["tool"]["importlinter"]["contracts"][0]["layers"]
+    ]
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    lines = blocks(page.partition("## Packages and the direction of imports")[2], "text")[0].splitlines()
+    # What is told of packages stands in a column of its own, unless there are too many of them.
+    names = [re.findall(r"\w+", line if line[29:30].strip() else line[:30]) for line in lines]
+    assert {name for found in names for name in found} == set().union(*layers)
+    place = {name: row for row, found in enumerate(names) for name in found}
+    for upper, lower in pairwise(layers):
+        assert max(place[name] for name in upper) <= min(place[name] for name in lower), (upper, lower)
