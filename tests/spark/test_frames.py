@@ -275,3 +275,47 @@ def test_tasks_of_a_state_that_spark_keeps_change_with_every_batch(
     assert found.groupby(["key", "start"])["count"].max().groupby("key").sum().to_dict() == expected
     [state] = (tmp_path / "run" / "stages").glob("*/checkpoint/state/0")
     assert len(list(state.glob("[0-9]*"))) == 6
+
+
+def pairs(rows: DataFrame) -> DataFrame:
+    """Join even events with the odd ones that follow them."""
+    even = rows.where("id % 2 = 0").select(sf.col("id").alias("even"))
+    odd = rows.where("id % 2 = 1").select(sf.col("id").alias("odd"))
+    return even.join(odd, sf.expr("even + 1 = odd"))
+
+
+STORED_AS_BEFORE = {
+    "spark.sql.streaming.join.stateFormatVersion": "2",
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "false",
+}
+
+
+@pytest.mark.parametrize(("begun", "stores"), [({}, 1), (STORED_AS_BEFORE, 4)], ids=["new", "as before"])
+def test_a_join_has_one_store_in_each_partition_and_one_that_began_with_four_goes_on_with_them(
+    spark: SparkSession, tmp_path: Path, write_trace: Write, begun: dict[str, str], stores: int
+) -> None:
+    trace, found = write_trace(*[401] * 4), list[pd.DataFrame]()
+    job = flow("pairs")
+    job.source("in", "trace", trace=trace, until="all").operator(
+        "pair", pairs, mode="dataframe", stateful=True, grouping="fields:id", state_partitions=3, replicas=(1, 3, 2)
+    ).sink("out", "memory")
+    settings = EngineSettings(first_rows=301, max_rows=301)
+    usual = {name: spark.conf.get(name, None) for name in begun}
+    for name, value in begun.items():
+        spark.conf.set(name, value)
+    try:
+        with start(job.build(), spark, tmp_path / "run", settings) as running:
+            wait_for(lambda: len(running.batches()) >= 2, check=running.check)
+            running.drain()
+            found.append(running.sink("out").table().to_pandas())
+    finally:
+        for name, value in usual.items():
+            spark.conf.unset(name) if value is None else spark.conf.set(name, value)
+    with start(job.build(), spark, tmp_path / "run", settings) as running:
+        running.change_replicas({"pair": 3})
+        running.wait()
+        found.append(running.sink("out").table().to_pandas())
+    assert sorted(pd.concat(found)["even"]) == list(range(0, 1604, 2))
+    [state] = (tmp_path / "run" / "stages").glob("*/checkpoint/state/0")
+    kept = spark.read.format("state-metadata").load(str(state.parents[1])).select("stateStoreName").collect()
+    assert len(kept) == stores
