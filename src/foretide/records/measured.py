@@ -33,7 +33,9 @@ class BatchRun:
     events : int
         Events that it took from the inputs of the stage.
     work_s : float
-        Time that all tasks together spent on them.
+        Time that all tasks together spent on them, without that for which they were ready and no core was free.
+    cpu_s : float
+        Time that they computed in it; 0 where nobody tells.
     latency_s, late_s : float
         Mean and .95 quantile of the latencies of events that left the topology with it; NaN if none did.
     """
@@ -44,6 +46,7 @@ class BatchRun:
     slots: float
     events: int
     work_s: float
+    cpu_s: float = 0.0
     latency_s: float = math.nan
     late_s: float = math.nan
 

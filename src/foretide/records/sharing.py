@@ -67,10 +67,12 @@ class SharedSlots:
     links : tuple of (int, int)
         The stages that a queued edge leads from and to.
     cores : int, optional
-        Cores that all slots share; unset, as many as there are slots.
+        Tasks that can run side by side; unset, as many as there are slots.
     lanes : tuple of (str, float)
         Where every operator runs batches of its own, all of them on the slots of the one stage: what each is called,
         and the seconds between the starts of two of its batches, at least. Empty where operators share batches.
+    machine_cores : int, optional
+        Cores that all tasks compute on, where that is one machine; unset, each has its own.
 
     Examples
     --------
@@ -93,6 +95,7 @@ class SharedSlots:
     hired: tuple[bool, ...] = ()
     links: tuple[tuple[int, int], ...] = ()
     lanes: tuple[tuple[str, float], ...] = ()
+    machine_cores: int | None = None
 
     @cached_property
     def least(self) -> Ints:

@@ -97,12 +97,27 @@ class TestBatchModel:
             model.learn(run(float(number), duration_s=0.3 + cold_s + 0.1 * (number % 5), work_s=0.1 * (number % 5)))
         assert model.figures(0).start_s < 0.45
 
+    @pytest.mark.parametrize(("computed", "cores"), [(1.0, 2.0), (0.25, 8.0)])
+    def test_tasks_that_share_the_cores_of_a_machine_are_of_use_as_long_as_one_is_free(
+        self, computed: float, cores: float
+    ) -> None:
+        """Of .8 s of work on two cores a part is computed: 2 ÷ that part of slots keep both busy."""
+        model = BatchModel(replace(ONE, machine_cores=2))
+        for number in range(200):
+            slots = 1 + number % 16
+            duration_s = 0.2 + 0.8 / min(slots, cores)
+            done = run(float(number), slots, duration_s, events=100, work_s=0.8)
+            model.learn(replace(done, cpu_s=computed * done.work_s))
+        found = model.figures(0)
+        assert found.cores == pytest.approx(cores)
+        assert [found.duration_s(slots, 0.8) for slots in (1, 16)] == pytest.approx([1.0, 0.2 + 0.8 / cores], abs=0.02)
+
     def test_what_was_learnt_outlives_a_run_as_json(self) -> None:
         policy = StagePolicy(ONE)
         policy.model.observe([run(float(at)) for at in range(20)])
         again = StagePolicy(ONE)
         again.resume(StageKnowledge.parse(json.loads(json.dumps(policy.learnt()))))
-        for name in ("start_s", "slot_s", "skew", "gap_s", "noise_s", "event_s", "batches"):
+        for name in ("start_s", "slot_s", "skew", "gap_s", "noise_s", "event_s", "batches", "cores"):
             assert getattr(again.model.figures(0), name) == getattr(policy.model.figures(0), name)
 
     @pytest.mark.parametrize(
@@ -279,6 +294,10 @@ class TestPlanner:
         assert rule.slots(0) == 1
         assert rule.slots(10**9) == rule.most == 20
         assert rule.slots(300) == int(np.ceil(300 * rule.event_s / rule.share_s - 1e-9))
+
+    def test_no_more_slots_are_hired_than_there_are_cores(self) -> None:
+        rule = play(Foretide(), chain(), cores=6).decisions[-1].plan.hiring["in"]
+        assert rule.slots(10**9) == rule.most == 6
 
     def test_a_promise_that_is_malformed_is_refused_by_the_planner(self) -> None:
         with pytest.raises(ConfigError, match="such as 'p95<500ms'"):

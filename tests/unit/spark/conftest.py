@@ -164,6 +164,7 @@ class FakeRun:
     broken: Exception | None = None
     settings: EngineSettings = field(default_factory=EngineSettings)
     cores: int = 8
+    machine_cores: int | None = None
     hires: dict[str, Hiring] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

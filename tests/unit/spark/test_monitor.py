@@ -174,6 +174,17 @@ class TestBatches:
         assert measured.busy_s == pytest.approx([0.7, 0.04])
         assert [run.work_s for run in measured.batches] == pytest.approx([0.01, 0.11, 0.21, 0.41])
 
+    def test_time_for_which_a_task_waits_for_a_core_is_busy_but_no_work(
+        self, run: Any, monitor: SparkMonitor, time_: Ticker
+    ) -> None:
+        run.finish("in", {"a": (100, 2.0)})
+        run.done[-1].operators["a", 0] = OperatorStatistics(100, 100, busy_s=2.0, cpu_s=0.6, stalled_s=1.2)
+        time_.pass_s(1.0)
+        [measured] = monitor.collect()
+        assert measured.busy_s[0] == 2.0
+        [batch] = measured.batches
+        assert (batch.work_s, batch.cpu_s) == pytest.approx((0.8, 0.6))
+
     def test_replicas_are_those_of_the_last_batch_until_the_one_under_way_is_done(
         self, run: Any, monitor: SparkMonitor, time_: Ticker
     ) -> None:

@@ -84,6 +84,14 @@ class TestModes:
         assert op.cpu_s == 5.0
         assert op.busy_s < 5.0
 
+    def test_the_time_for_which_the_thread_waits_for_a_core_is_told_too(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        waited = iter([1.0, 1.5, 4.0, 4.25])
+        monkeypatch.setattr(operators, "stalled_s", lambda: next(waited))
+        op = runner(doubled_row)
+        op.run(EVENTS)
+        op.run(EVENTS)
+        assert op.stalled_s == 0.75
+
     @pytest.mark.parametrize("mode", MODES)
     def test_columns_that_stay_keep_their_types(self, mode: str) -> None:
         nulls = pa.record_batch({"id": pa.array([7], pa.int64()), "word": pa.array([None], pa.string())})

@@ -23,6 +23,7 @@ from foretide.spark.tasks.cells import RESULT, read_result
 from foretide.spark.tasks.contract import BatchOrder, Program
 from foretide.spark.tasks.operators import OperatorSpec
 from foretide.spark.tasks.program import StageTask, prepare
+from foretide.spark.tasks.statistics import OperatorStatistics
 from foretide.store import RuntimeConfig
 from foretide.topology import GroupingSpec, Topology, flow
 from foretide.traces import RateTrace, Replay, payload
@@ -69,9 +70,11 @@ class TestChains:
         total = sum(part.num_rows for part in EVENTS[:4])
         counts = Counter[str]()
         for result in batch.results:
-            for id, (rows_in, rows_out, busy_s, waited_s, failed, failing_s, cpu_s) in result["operators"].items():
-                counts.update({f"{id} in": rows_in, f"{id} out": rows_out, "failed": failed})
-                assert busy_s > 0 and waited_s > 0 and failing_s == 0 and cpu_s > 0
+            for id, amounts in result["operators"].items():
+                part = OperatorStatistics(*amounts)
+                counts.update({f"{id} in": part.rows_in, f"{id} out": part.rows_out, "failed": part.failed})
+                assert part.busy_s > 0 and part.waited_s > 0 and part.failing_s == 0
+                assert part.cpu_s > 0 and 0 <= part.stalled_s < part.busy_s
         assert counts == {
             "odd in": total,
             "odd out": total // 2,

@@ -109,6 +109,13 @@ def test_replicas_share_what_spark_did_by_the_time_that_they_waited() -> None:
     assert batch.operators["next", 0].busy_s == 0.5
 
 
+@pytest.mark.parametrize(("cores", "stalled_s"), [(None, 0.0), (8, 0.0), (2, 0.6)])
+def test_where_more_tasks_compute_than_there_are_cores_they_wait_for_one(cores: int | None, stalled_s: float) -> None:
+    batch = BatchStatistics("in", 0, 0, 8, {"in": 10}, 0.0)
+    add_spark_work(batch, "count", 10, SparkWork(10, 0.8), cores)
+    assert batch.operators["count", 0].stalled_s == pytest.approx(stalled_s)
+
+
 def test_a_batch_without_tasks_of_ours_has_one_replica() -> None:
     batch = BatchStatistics("in", 0, 0, 1, {"in": 10}, 0.0)
     add_spark_work(batch, "count", 10, SparkWork(10, 0.8))

@@ -63,6 +63,8 @@ class StageFigures:
         What latencies have besides waiting for a batch and the batch itself: on the way to the source, for instance.
     batch_s : float
         The work of a batch however many events it has, such as the start of its tasks.
+    cores : float
+        Slots beyond which none is of use, since no core is free for it; infinite if there are no such.
     """
 
     start_s: float
@@ -76,15 +78,24 @@ class StageFigures:
     batches: int
     besides_s: float = 0.0
     batch_s: float = 0.0
+    cores: float = math.inf
 
-    def duration_s(self, slots: float, work_s: float, cores: int | None = None) -> float:
+    def duration_s(self, slots: float, work_s: float) -> float:
         """Return how long a batch with so much work is expected to take.
 
         >>> StageFigures(0.1, 0.01, 1.0, 0.05, 0.0, np.zeros((3, 3)), 0.0, 0.01, 1).duration_s(4, 0.8)
         0.34
         """
-        side_by_side = slots if cores is None else min(slots, cores)
-        return self.start_s + self.slot_s * slots + self.skew * work_s / side_by_side
+        return self.start_s + self.slot_s * slots + self.skew * work_s / min(slots, self.cores)
+
+    def most_useful(self, slots: int) -> int:
+        """Return so many slots, or fewer if further ones would only wait for a core.
+
+        >>> known = StageFigures(0.1, 0.01, 1.0, 0.05, 0.0, np.zeros((3, 3)), 0.0, 0.01, 1, cores=2.2)
+        >>> known.most_useful(2), known.most_useful(20)
+        (2, 3)
+        """
+        return int(min(slots, math.ceil(self.cores))) if math.isfinite(self.cores) else slots
 
     def least_latency_s(self, trigger_s: float, slots: int = 1, level: float = 0.5) -> float:
         """Return the latency that no number of slots can avoid: half a period, and a batch without work.
@@ -121,6 +132,7 @@ class StageMemory:
     activation_s: float | None = None
     events: float = 0.0
     work_s: float = 0.0
+    cpu_s: float = 0.0
     batches: int = 0
     last: BatchRun | None = None
     asked: tuple[float, int] | None = None
@@ -163,6 +175,7 @@ class StageMemory:
             "activation_s": self.activation_s,
             "events": self.events,
             "work_s": self.work_s,
+            "cpu_s": self.cpu_s,
             "batches": self.batches,
             "line": self.line.tolist(),
         }
@@ -172,14 +185,15 @@ class StageMemory:
         """Read what `to_data` gave; raises an error of any kind where it is damaged."""
         information, moment = np.array(data["information"], dtype=np.float64), np.array(data["moment"], dtype=float)
         noise_s2, gap_s, events, work_s = (float(data[name]) for name in ("noise_s2", "gap_s", "events", "work_s"))
+        cpu_s = float(data.get("cpu_s", 0.0))  # earlier versions did not keep it
         delay_s = None if data["activation_s"] is None else float(data["activation_s"])
         line = np.array(data["line"], dtype=np.float64)
-        numbers = [*information.ravel(), *moment, *line, noise_s2, gap_s, events, work_s, delay_s or 0.0]
+        numbers = [*information.ravel(), *moment, *line, noise_s2, gap_s, events, work_s, cpu_s, delay_s or 0.0]
         shapes = (information.shape, moment.shape, line.shape)
         if shapes != ((3, 3), (3,), (6,)) or not np.isfinite(numbers).all() or noise_s2 <= 0:
             raise ValueError("expected a matrix of 3 x 3, vectors of 3 and of 6, and finite numbers")
         batches = int(data["batches"])
-        return cls(information, moment, noise_s2, gap_s, delay_s, events, work_s, batches, line=line)
+        return cls(information, moment, noise_s2, gap_s, delay_s, events, work_s, cpu_s, batches, line=line)
 
 
 class BatchModel:
@@ -188,6 +202,9 @@ class BatchModel:
     A batch that takes work w in n slots lasts ``start + per slot · n + skew · w / min(n, cores)``. The three parts
     follow by Bayesian regression over the batches that ended, older ones counting less, so that it is known how far
     they can be trusted; so do the gap between two batches and the time until a plan is at work.
+
+    Where all tasks share the C cores of one machine and compute for the part ρ of their work, C/ρ slots keep the cores
+    busy; to compute in more takes as long.
 
     Parameters
     ----------
@@ -236,7 +253,9 @@ class BatchModel:
         stage.last = run
         if not run.events:
             return
-        parts = np.array([1.0, run.slots, run.work_s / self._side_by_side(run.slots)])
+        stage.cpu_s = _FORGET_EVENTS * stage.cpu_s + run.cpu_s
+        stage.work_s = _FORGET_EVENTS * stage.work_s + run.work_s
+        parts = np.array([1.0, run.slots, run.work_s / max(_LEAST_SLOTS, min(run.slots, self._cores(stage)))])
         mean, _ = stage.belief()
         miss_s = run.duration_s - float(parts @ mean)
         weight = min(1.0, _OUTLIER * math.sqrt(stage.noise_s2) / max(abs(miss_s), 1e-9))
@@ -248,7 +267,6 @@ class BatchModel:
         stage.noise_s2 += (1 - _FORGET_NOISE) * (weight * miss_s**2 - stage.noise_s2)
         stage.noise_s2 = max(stage.noise_s2, 1e-8)
         stage.events = _FORGET_EVENTS * stage.events + run.events
-        stage.work_s = _FORGET_EVENTS * stage.work_s + run.work_s
         stage.batches += 1
 
     def figures(self, stage: int) -> StageFigures:
@@ -270,6 +288,7 @@ class BatchModel:
             batches=found.batches,
             besides_s=max(0.0, float(np.median(found.besides_s))) if found.besides_s else 0.0,
             batch_s=batch_s,
+            cores=self._cores(found),
         )
 
     def learnt(self) -> dict[str, Any]:
@@ -280,8 +299,12 @@ class BatchModel:
         """Go on from what was learnt about stages of these names; others begin afresh."""
         self._stages = [replace(known[name]) if name in known else StageMemory() for name in self._shared.names]
 
-    def _side_by_side(self, slots: float) -> float:
-        return max(_LEAST_SLOTS, slots if self._shared.cores is None else min(slots, self._shared.cores))
+    def _cores(self, stage: StageMemory) -> float:
+        """Return the slots that are of use: those that run side by side, and do not only wait for a core."""
+        most = math.inf if self._shared.cores is None else float(self._shared.cores)
+        if self._shared.machine_cores is None or not stage.cpu_s:
+            return most
+        return min(most, max(1.0, self._shared.machine_cores * stage.work_s / stage.cpu_s))
 
     def _watch_gap(self, stage: StageMemory, run: BatchRun) -> None:
         """Learn the time between two batches from those that did not wait for a trigger."""

@@ -138,18 +138,19 @@ class StagePolicy:
             *self._choice_terms(choice, prices, promise),
         )
         warnings = () if promise is None else self._warnings(choice, promise, risk, least_s + prices.besides_s)
-        return StageDecision(choice, delay_s, load.busy, self._hiring(choice, load), terms, warnings)
+        return StageDecision(choice, delay_s, load.busy, self._hiring(choice, load, figures), terms, warnings)
 
     def _planned_s(self, promise: Promise, figures: list[StageFigures], besides_s: float) -> float:
         """Return the latency that is planned for: part of the way from the least possible to the target."""
         least_s = besides_s + least_latency_s(self.stages, figures, promise.quantile)
         return promise.target_s - (1.0 - self._margin) * max(promise.target_s - least_s, 0.0)
 
-    def _hiring(self, choice: SlotChoice, load: StageLoad) -> dict[str, Hiring]:
+    def _hiring(self, choice: SlotChoice, load: StageLoad, figures: list[StageFigures]) -> dict[str, Hiring]:
         """Return how stages hire slots for their batches, where they can."""
         least, most = self.stages.least.tolist(), self.stages.most.tolist()
+        useful = [max(least[stage], one.most_useful(most[stage])) for stage, one in enumerate(figures)]
         return {
-            name: Hiring(load.coming[stage].event_s, float(share_s), least[stage], most[stage])
+            name: Hiring(load.coming[stage].event_s, float(share_s), least[stage], useful[stage])
             for stage, (name, share_s) in enumerate(zip(self.stages.names, choice.share_s, strict=True))
             if np.isfinite(share_s) and load.coming[stage].event_s > 0
         }

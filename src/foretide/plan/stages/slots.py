@@ -192,7 +192,8 @@ class SlotTable:
 
     def _tried(self, stage: int) -> Floats:
         """Return the ways to hire slots that are tried, from the cheapest to the dearest."""
-        least, most, present = int(self._stages.least[stage]), int(self._stages.most[stage]), self._present[stage]
+        least, present = int(self._stages.least[stage]), self._present[stage]
+        most = max(least, self._figures[stage].most_useful(int(self._stages.most[stage])))
         if not self._load.known[stage]:
             return _fixed(np.array([np.clip(present, least, most)], dtype=np.float64))
         if self._stages.hires(stage):
@@ -206,7 +207,6 @@ class SlotTable:
 
     def _roll(self, stage: int, ways: Floats, quantile: float | None = None) -> StageLatency:
         shared = self._stages
-        cores = np.inf if shared.cores is None else float(shared.cores)
         return roll_stage(
             self._figures[stage],
             self._load.coming[stage],
@@ -214,7 +214,7 @@ class SlotTable:
             present=self._hired_now(stage),
             horizon_s=self._td_s,
             quantile=quantile,
-            rhythm=(shared.trigger(stage), shared.batch_target_s, cores),
+            rhythm=(shared.trigger(stage), shared.batch_target_s, self._figures[stage].cores),
         )
 
     def _hired_now(self, stage: int) -> Way:

@@ -111,11 +111,14 @@ class SparkAccount:
         return found
 
 
-def add_spark_work(batch: BatchStatistics, operator: str, rows: int, work: SparkWork) -> None:
+def add_spark_work(
+    batch: BatchStatistics, operator: str, rows: int, work: SparkWork, machine_cores: int | None = None
+) -> None:
     """Add what an operator on DataFrames took and what Spark did for it, shared out by what its replicas have measured.
 
     Before an exchange of Spark's there are no replicas of ours: what was done there is taken to be theirs in proportion
-    to the time that each has waited for its rows.
+    to the time that each has waited for its rows. Spark's tasks are taken to compute: where more of them share a
+    machine than it has cores, they wait for one the rest of the time.
     """
     if not any(id == operator for id, _ in batch.operators):
         batch.operators[operator, 0] = OperatorStatistics()
@@ -125,3 +128,4 @@ def add_spark_work(batch: BatchStatistics, operator: str, rows: int, work: Spark
     taken = share_out(rows, shares, np.full(len(parts), rows))
     for part, share, count in zip(parts, shares.tolist(), taken.tolist(), strict=True):
         part.add(OperatorStatistics(count, busy_s=share * work.busy_s, cpu_s=share * work.cpu_s))
+        part.stalled_s = part.busy_s * max(0.0, 1.0 - (machine_cores or batch.slots) / batch.slots)

@@ -42,6 +42,7 @@ from foretide.spark.inputs.frames import FirstRound
 from foretide.spark.inputs.limits import RuntimeLimits, write_limits
 from foretide.spark.inputs.planned import Positions
 from foretide.spark.inputs.processors import output_mode
+from foretide.spark.machine import machine_cores
 from foretide.spark.settings import EngineSettings
 from foretide.spark.sinks.contract import BatchSink
 from foretide.spark.tasks.contract import BatchOrder, pack_slices
@@ -277,7 +278,8 @@ class StageRunner:
         batch.replicas, batch.dropped = dict(deal.replicas), dropped
         batch.take(done.results, time.time())
         if (head := self._head) is not None and head.on_frames:
-            add_spark_work(batch, head.id, sum(rows.values()) - sum(too_old.values()) - len(letters), work)
+            taken = sum(rows.values()) - sum(too_old.values()) - len(letters)
+            add_spark_work(batch, head.id, taken, work, machine_cores(str(self._spark.sparkContext.master)))
         self._learn(batch, done.results)
 
     @property

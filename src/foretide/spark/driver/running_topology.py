@@ -23,11 +23,12 @@ from foretide.spark.driver.checkpoint import check_checkpoint, claim_checkpoints
 from foretide.spark.driver.query_progress import ProgressLog
 from foretide.spark.driver.reign import Reign
 from foretide.spark.driver.repartition import check_partitions
-from foretide.spark.driver.sharing import check_sharing, on_this_machine, share_credentials, shared_places
+from foretide.spark.driver.sharing import check_sharing, share_credentials, shared_places
 from foretide.spark.inputs.edges import EdgeStore
 from foretide.spark.inputs.positions import InputState, PositionReader
 from foretide.spark.live.checking import live_graph
 from foretide.spark.live.runner import LiveRunner
+from foretide.spark.machine import machine_cores, on_this_machine
 from foretide.spark.pool.pool import ReplicaPool
 from foretide.spark.settings import EngineSettings
 from foretide.spark.sinks.contract import BatchSink
@@ -119,6 +120,11 @@ class RunningTopology:
         live = [runner for runner in self._stages if isinstance(runner, LiveRunner)]
         strands = sum(runner.most_tasks for runner in live) if len(live) == len(self._stages) else 0
         return min(cores, strands) if strands else cores
+
+    @property
+    def machine_cores(self) -> int | None:
+        """Cores that all tasks share, where they run on this machine."""
+        return machine_cores(str(self._spark.sparkContext.master))
 
     @property
     def workspace(self) -> Workspace:

@@ -14,11 +14,12 @@ from foretide.compile.stages import StageGraph
 from foretide.depot import is_remote, open_depot
 from foretide.errors import ConfigError
 from foretide.spark.inputs.registration import register_sources
+from foretide.spark.machine import on_this_machine
 from foretide.spark.pool.sight import look_around
 from foretide.spark.settings import EngineSettings
 from foretide.topology.options import OWN_KINDS
 
-__all__ = ["SharedPlace", "check_given", "check_sharing", "on_this_machine", "share_credentials", "shared_places"]
+__all__ = ["SharedPlace", "check_given", "check_sharing", "share_credentials", "shared_places"]
 
 # What the variables begin with by which clients of object stores find servers and credentials, and HDFS its user.
 _CREDENTIALS = ("AWS_", "AZURE_", "GOOGLE_", "HADOOP_USER_NAME")
@@ -40,15 +41,6 @@ class SharedPlace:
 
     def __str__(self) -> str:
         return self.what
-
-
-def on_this_machine(master: str) -> bool:
-    """Return whether executors run where the driver does.
-
-    >>> on_this_machine("local-cluster[2,1,1024]"), on_this_machine("spark://10.0.0.5:7077")
-    (True, False)
-    """
-    return master.startswith("local")
 
 
 def shared_places(graph: StageGraph, root: str | Path | None, settings: EngineSettings) -> list[SharedPlace]:

@@ -65,6 +65,11 @@ class Steerable(Sampled, Changeable, Protocol):
         ...
 
     @property
+    def machine_cores(self) -> int | None:
+        """Cores that all tasks share, where they run on one machine."""
+        ...
+
+    @property
     def spark(self) -> Any:
         """The session that it runs in."""
         ...
@@ -221,6 +226,7 @@ class Controller(Background):
                 trigger_s=running.settings.trigger_s,
                 batch_target_s=running.settings.batch_target_s,
                 cores=None if self.executors is not None else running.cores,
+                machine_cores=running.machine_cores,
             ),
             ready=self.rehearsal.ready,
             look_ahead_s=self._look_ahead_s,

@@ -257,25 +257,30 @@ class SparkMonitor:
             self._seen[batch.stage] = batch.batch_id
             self._replicas.update(batch.replicas)
             self._cpu.take(batch)
-            work_s = 0.0
+            work_s = cpu_s = 0.0
             for operator, part in batch.by_operator().items():
                 column = columns.layout.operator_index[operator]
                 tally.processed[column] += part.processed
                 tally.failed[column] += part.failed
                 frames = self._frames.get(operator)
-                busy_s = part.busy_s if frames is None else frames.take(part.rows_in, part.busy_s)
+                if frames is None:
+                    busy_s = part.busy_s
+                    work_s, cpu_s = work_s + busy_s - part.stalled_s, cpu_s + part.cpu_s
+                else:
+                    # Tasks of Spark's own are taken to compute.
+                    busy_s = frames.take(part.rows_in, part.busy_s - part.stalled_s)
+                    work_s, cpu_s = work_s + busy_s, cpu_s + busy_s
                 tally.busy_s[column] += busy_s - part.failing_s
-                work_s += busy_s
             tally.dropped += columns.queued(batch.dropped)
             for number, rows in batch.edges.items():
                 if (place := columns.edge_by_number.get(number)) is not None:
                     tally.passed[place] += rows
             tally.latency.merge(batch.latency)
             if (place := self._stages.get(batch.stage)) is not None:
-                tally.batches += in_turns(self._run_of(batch, place, work_s), batch.turns, batch.turn_s)
+                tally.batches += in_turns(self._run_of(batch, place, work_s, cpu_s), batch.turns, batch.turn_s)
         return tally
 
-    def _run_of(self, batch: BatchStatistics, place: int, work_s: float) -> BatchRun:
+    def _run_of(self, batch: BatchStatistics, place: int, work_s: float, cpu_s: float) -> BatchRun:
         """Return the record of a batch."""
         known = batch.latency.count > 0
         return BatchRun(
@@ -285,6 +290,7 @@ class SparkMonitor:
             slots=batch.slots,
             events=sum(batch.rows.values()),
             work_s=work_s,
+            cpu_s=cpu_s,
             latency_s=batch.latency.mean_s if known else math.nan,
             late_s=batch.latency.quantile_s(0.95) if known else math.nan,
         )
@@ -326,6 +332,7 @@ def in_turns(run: BatchRun, turns: int, turn_s: float) -> list[BatchRun]:
             duration_s=min(turn_s, period_s),
             events=ends[number + 1] - ends[number],
             work_s=run.work_s / turns,
+            cpu_s=run.cpu_s / turns,
         )
         for number in range(turns)
     ]

@@ -23,6 +23,7 @@ from foretide.spark.tasks.operators import (
     from_pandas,
     from_rows,
 )
+from foretide.spark.tasks.thread_times import stalled_s
 from foretide.state.clock import Timing
 from foretide.state.keys import decode_keys, encode_keys
 from foretide.state.memory import KeyStates
@@ -60,7 +61,7 @@ class KeyedRunner(OperatorRunner):
 
         The states that change are noted. Keys that are due come first: the watermark had passed before the rows came.
         """
-        started, computed = perf_counter(), thread_time()
+        started, computed, stalled = perf_counter(), thread_time(), stalled_s()
         rows = None if rows is None else self._united(rows)
         outputs = self._call_due(rows, state)
         if rows is not None:
@@ -73,6 +74,7 @@ class KeyedRunner(OperatorRunner):
                     outputs.setdefault(name, []).extend(parts)
         self.busy_s += perf_counter() - started
         self.cpu_s += thread_time() - computed
+        self.stalled_s += stalled_s() - stalled
         return outputs
 
     def _united(self, rows: pa.RecordBatch) -> pa.RecordBatch:

@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 
 from foretide.spark.errors import OperatorError
 from foretide.spark.tasks.places import line_of
+from foretide.spark.tasks.thread_times import stalled_s
 from foretide.topology import Operator
 from foretide.traces.replay import EVENT_TIME
 from foretide.transport.dead_letters import DeadLetter
@@ -72,9 +73,9 @@ class OperatorRunner:
 
     Attributes
     ----------
-    rows_in, rows_out, busy_s, cpu_s, failed, failing_s
-        Totals since `reset`. `cpu_s` is the time that this thread computed in `busy_s` (SPEC D2), `failing_s` the part
-        of `busy_s` that went into calls that raised.
+    rows_in, rows_out, busy_s, cpu_s, stalled_s, failed, failing_s
+        Totals since `reset`. `cpu_s` is the time that this thread computed in `busy_s` (SPEC D2), `stalled_s` that for
+        which it waited for a core, `failing_s` the part of `busy_s` that went into calls that raised.
     """
 
     def __init__(self, spec: OperatorSpec) -> None:
@@ -92,13 +93,13 @@ class OperatorRunner:
     def reset(self) -> None:
         """Reset the counts for a new task."""
         self.rows_in = self.rows_out = self.failed = 0
-        self.busy_s = self.cpu_s = self.failing_s = self._last_s = 0.0
+        self.busy_s = self.cpu_s = self.stalled_s = self.failing_s = self._last_s = 0.0
         self.letters: list[DeadLetter] = []
 
     def run(self, batch: pa.RecordBatch) -> Outputs:
         """Return what the operator makes of `batch`; events it fails on become dead letters."""
         self.rows_in += batch.num_rows
-        started, computed = perf_counter(), thread_time()
+        started, computed, stalled = perf_counter(), thread_time(), stalled_s()
         try:
             outputs = self._attempt(batch)
         except OperatorError:
@@ -108,6 +109,7 @@ class OperatorRunner:
         self._last_s = perf_counter() - started
         self.busy_s += self._last_s
         self.cpu_s += thread_time() - computed
+        self.stalled_s += stalled_s() - stalled
         self._finish(batch, outputs)
         return outputs
 

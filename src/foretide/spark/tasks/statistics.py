@@ -112,6 +112,8 @@ class OperatorStatistics:
         How long the rows had waited when they were taken, added up.
     cpu_s : float
         Time that tasks computed within `busy_s`, as their threads count it.
+    stalled_s : float
+        Time within `busy_s` for which they were ready to, and no core was free.
     """
 
     rows_in: int = 0
@@ -121,6 +123,7 @@ class OperatorStatistics:
     failed: int = 0
     failing_s: float = 0.0
     cpu_s: float = 0.0
+    stalled_s: float = 0.0
 
     @property
     def processed(self) -> int:
@@ -141,6 +144,7 @@ class OperatorStatistics:
         self.failed += other.failed
         self.failing_s += other.failing_s
         self.cpu_s += other.cpu_s
+        self.stalled_s += other.stalled_s
 
 
 @dataclass

@@ -319,7 +319,7 @@ class Work:
             "operators": {
                 id: (
                     *(runner.rows_in, runner.rows_out, runner.busy_s, self._waited_s[id]),
-                    *(runner.failed, runner.failing_s, runner.cpu_s),
+                    *(runner.failed, runner.failing_s, runner.cpu_s, runner.stalled_s),
                 )
                 for id, runner in self._machine.runners.items()
                 if runner.rows_in or runner.rows_out
