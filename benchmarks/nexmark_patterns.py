@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +27,9 @@ from foretide.sim.fronts.kept import KeptRows
 from foretide.sim.fronts.study import Study, plan_study
 from foretide.sim.fronts.sweep import run_trials
 from foretide.sim.stress import Stress
-from foretide.topology import Topology
 from foretide.traces import RateTrace, made_traces
 from foretide.traces.made import made_trace
-from nexmark_steered import build, costs
+from nexmark_steered import build, costs, informed
 
 # As there: a join of two streams, and a count by session.
 QUERIES = ("q3", "q11")
@@ -60,16 +58,6 @@ def known_costs(names: Sequence[str], options: Options, kept: Path) -> dict[str,
     return found
 
 
-def simulated(name: str, known: Mapping[str, Any]) -> Topology:
-    """Return a query with what was measured of its operators."""
-    topology = build(name, known["peak_rate"]).with_execution_times(known["execution_s"])
-    made = known["selectivity"]
-    return replace(
-        topology,
-        operators=tuple(replace(one, selectivity=made.get(one.id, one.selectivity)) for one in topology.operators),
-    )
-
-
 def scenario(name: str, pattern: str, known: Mapping[str, Any], part: float) -> Scenario:
     """Return a query under a pattern whose highest rate needs eight slots, or a part of it."""
     trace = made_trace(pattern)
@@ -77,7 +65,7 @@ def scenario(name: str, pattern: str, known: Mapping[str, Any], part: float) -> 
     rates = trace.rates * (known["peak_rate"] * 8 / (os.cpu_count() or 1)) / trace.peak_rate
     whole = RateTrace(f"{name} {pattern}", trace.bin_s, rates[: max(24, int(rates.size * part))])
     settings = SimulationSettings(micro_batch=MicroBatch(fixed_s=0.2, trigger_s=0.5))
-    return plain(whole, simulated(name, known), TD_S, settings=settings, stress=Stress())
+    return plain(whole, informed(build(name, known["peak_rate"]), known), TD_S, settings=settings, stress=Stress())
 
 
 def hypervolumes(study: Study, rows: Sequence[Mapping[str, Any]]) -> dict[str, list[dict[str, float]]]:
