@@ -32,6 +32,7 @@ NAMES = (
     "replica_changes",
     "nexmark_throughput",
     "keyed_state",
+    "keyed_skew",
     "keyed_executors",
     "keyed_flink",
     "load_aware",

@@ -1,9 +1,9 @@
-"""Operators with state: against Spark's own, at changes of replicas, without rows, and with skewed keys.
+"""Operators with state: against Spark's own, at changes of replicas, and without rows.
 
 Every event adds to a count and a sum of its key. Spark's side is `transformWithStateInPandas` with a value state,
 RocksDB with a changelog below, and as many partitions as ours has tasks; it needs the package protobuf. A count on
 DataFrames, whose state Spark keeps for both, is compared with the same query in plain PySpark. Batches right after a
-change of replicas are compared with the others of the same run, by their medians. Task times are those of the operator.
+change of replicas are compared with the others of the same run, by their medians.
 """
 
 from __future__ import annotations
@@ -11,9 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from itertools import pairwise
-from statistics import fmean
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import pandas as pd
@@ -63,7 +61,15 @@ def same(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch
 
 
-def counting(trace: str, keys: int, mode: str, *, zipf: bool = False, replicas: int = TASKS) -> Topology:
+def counting(
+    trace: str,
+    keys: int,
+    mode: str,
+    *,
+    zipf: bool = False,
+    replicas: int = TASKS,
+    function: Callable[..., Any] | None = None,
+) -> Topology:
     """Return a topology that counts keys, or for the mode "none" one that exchanges rows and keeps nothing."""
     job = flow("counting")
     source = job.source("in", "trace", trace=trace, payload="ids", until="all")
@@ -71,8 +77,8 @@ def counting(trace: str, keys: int, mode: str, *, zipf: bool = False, replicas: 
     if mode == "none":
         made.operator("count", same, mode="arrow", grouping="fields:key", replicas=(1, 8, replicas)).sink("out")
     else:
-        function = together if mode == "pandas" else one_by_one
-        made.operator("count", function, mode=mode, key="key", state=STATE, replicas=(1, 8, replicas)).sink("out")
+        counter = function or (together if mode == "pandas" else one_by_one)
+        made.operator("count", counter, mode=mode, key="key", state=STATE, replicas=(1, 8, replicas)).sink("out")
     return job.build()
 
 
@@ -202,29 +208,6 @@ def batch_s(spark: SparkSession, trace: str, mode: str, batches: int) -> float:
     return float(np.median(done.gaps_s()[4:]))
 
 
-def unevenness(spark: SparkSession, trace: str, batches: int, *, by_cost: bool) -> float:
-    """Return the longest task ÷ the mean, of the operator, where a few keys have most of the rows."""
-    times: list[float] = []
-
-    def until(running: RunningTopology, found: Batches) -> bool:
-        if len(found.rows) < 4 + batches:
-            return False
-        for batch in running.batches()[4:]:
-            busy = [part.busy_s for (id, _), part in batch.operators.items() if id == "count"]
-            times.append(max(busy) / fmean(busy))
-        return True
-
-    def by_number(costs: np.ndarray, tasks: int, before: Any) -> np.ndarray:
-        return np.arange(costs.size) * tasks // costs.size
-
-    # With the one of the operator before it, four tasks.
-    topology = counting(trace, 100_000, "rows", zipf=True, replicas=3)
-    job = mock.patch("foretide.state.ledger.deal_out", by_number)
-    with mock.MagicMock() if by_cost else job:
-        run_topology(topology, spark, fixed_batches(20_000), until=until)
-    return fmean(times)
-
-
 def main() -> None:
     options = parse_options(__doc__)
     keys, batches = options.size((20_000, 6), quick=(5_000, 3), smoke=(200, 1))
@@ -290,24 +273,6 @@ def measure(spark: SparkSession, trace: str, keys: int, batches: int, options: O
         show=lambda value: f"{1e3 * value:.0f} ms a batch",
     )
     lines.append(Measured("a batch without work", "no state", "at most", 1.2, between(times["with"], times["without"])))
-    tasks = alternate(
-        {
-            "by cost": lambda: unevenness(spark, trace, batches, by_cost=True),
-            "by number": lambda: unevenness(spark, trace, batches, by_cost=False),
-        },
-        options.repeats,
-        warm_up=0,
-        show=lambda value: f"longest task {value:.2f} times the mean",
-    )
-    lines.append(
-        Measured(
-            "longest task ÷ mean, Zipf 1.2",
-            "dealt by number",
-            "at most",
-            0.7,
-            between(tasks["by cost"], tasks["by number"]),
-        )
-    )
     return lines
 
 

@@ -41,6 +41,7 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "replica_changes": HARNESS,
     "replica_pool": HARNESS,
     "keyed_state": HARNESS,
+    "keyed_skew": HARNESS,
     "keyed_executors": HARNESS,
     "keyed_flink": HARNESS,
     "nexmark_throughput": HARNESS,

@@ -216,7 +216,7 @@ class Work:
         assert isinstance(runner, KeyedRunner)
         return {
             "work": runner.work,
-            "seconds": runner.busy_s,
+            "seconds": runner.busy_s - runner.stalled_s,
             "hottest": runner.hottest,
             "changed": state.changed(),
             "sizes": state.sizes(),
