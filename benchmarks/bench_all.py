@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import subprocess
 import sys
 import time
@@ -121,7 +122,7 @@ def overview(results: list[dict[str, Any]]) -> str:
 
 
 def _anchor(title: str) -> str:
-    return title.lower().replace(" ", "-")
+    return re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-")
 
 
 if __name__ == "__main__":
