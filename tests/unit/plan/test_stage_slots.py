@@ -296,8 +296,11 @@ class TestPlanner:
         assert rule.slots(300) == int(np.ceil(300 * rule.event_s / rule.share_s - 1e-9))
 
     def test_no_more_slots_are_hired_than_there_are_cores(self) -> None:
-        rule = play(Foretide(), chain(), cores=6).decisions[-1].plan.hiring["in"]
+        decision = play(Foretide(), chain(), cores=6).decisions[-1]
+        rule = decision.plan.hiring["in"]
         assert rule.slots(10**9) == rule.most == 6
+        steps = {step["symbol"]: step["value"] for step in decision.explain("classify")[0].steps}
+        assert steps["c"] == 6
 
     def test_a_promise_that_is_malformed_is_refused_by_the_planner(self) -> None:
         with pytest.raises(ConfigError, match="such as 'p95<500ms'"):

@@ -203,11 +203,13 @@ class StagePolicy:
         def term(symbol: str, meaning: str, values: list[float], unit: str = "") -> Term:
             return Term(symbol, meaning, learnt, spread(np.array(values)), unit)
 
+        useful = [min(one.cores, most) for one, most in zip(figures, self.stages.most.tolist(), strict=True)]
         return (
             term("e", "work of one event in its stage", [one.event_s for one in load.coming], "s"),
             term("d₀", "time to start a batch", [one.start_s for one in figures], "s"),
             term("d₁", "time per slot", [one.slot_s for one in figures], "s"),
             term("κ", "slowest task over the mean", [one.skew for one in figures]),
+            term("c", "slots that are of use: a core is free for each", useful),
             term("g", "time between two batches", [one.gap_s for one in figures], "s"),
             term("σ", "deviation of a batch's duration", [one.noise_s for one in figures], "s"),
             Term("b", "slots kept busy by the input", "P4 Eq. 2: λ̂·θ·et", load.busy),
