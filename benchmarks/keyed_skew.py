@@ -9,6 +9,8 @@ both are measured. Task times are those of the operator, without the time for wh
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
+from functools import partial
 from hashlib import sha256
 from statistics import fmean
 from typing import Any
@@ -53,14 +55,13 @@ def unevenness(
             return False
         for batch in running.batches()[SKIPPED:]:
             parts = [part for (id, _), part in batch.operators.items() if id == "count"]
-            worked = [part.busy_s - part.stalled_s for part in parts]
+            worked = [part.work_s for part in parts]
             times.append(max(worked) / fmean(worked))
         return True
 
     # The operator before it has one of the tasks.
     topology = counting(trace, KEYS, "rows", zipf=True, replicas=tasks - 1, function=function)
-    as_planned = mock.MagicMock() if by_cost else mock.patch("foretide.state.ledger.deal_out", by_number)
-    with as_planned:
+    with nullcontext() if by_cost else mock.patch("foretide.state.ledger.deal_out", by_number):
         run_topology(topology, spark, fixed_batches(ROWS), until=until)
     return fmean(times)
 
@@ -72,13 +73,9 @@ def measure(spark: SparkSession, trace: str, options: Options) -> list[Measured]
     for name, function, tasks in [*works, *options.size([("by key", one_by_one, 4)], quick=[], smoke=[])]:
         what = f"longest task ÷ mean, {tasks} tasks, work {name}"
         progress(what)
+        side = partial(unevenness, spark, trace, function, tasks, options.size(6, quick=3, smoke=1))
         found = alternate(
-            {
-                side: lambda by_cost=side == "by cost", function=function, tasks=tasks: unevenness(
-                    spark, trace, function, tasks, options.size(6, quick=3, smoke=1), by_cost=by_cost
-                )
-                for side in ("by cost", "by number")
-            },
+            {"by cost": partial(side, by_cost=True), "by number": partial(side, by_cost=False)},
             options.repeats,
             warm_up=0,
             show=lambda value: f"longest task {value:.2f} times the mean",

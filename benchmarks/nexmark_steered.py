@@ -86,7 +86,7 @@ def costs(spark: SparkSession, name: str, seconds: float, looks: int = 2) -> dic
             taken += batch.rows.get("events", 0)
             crossed.update(batch.edges)
             for operator, part in batch.by_operator().items():
-                busy[operator] = busy.get(operator, 0.0) + part.busy_s - part.stalled_s
+                busy[operator] = busy.get(operator, 0.0) + part.work_s
                 rows[operator] = rows.get(operator, 0) + part.rows_in
         found = {id: busy.get(id, 0.0) / max(rows.get(id, 0), 1) for id in topology.layout.operators}
         rate = BUSY * (os.cpu_count() or 1) * max(taken, 1) / max(sum(busy.values()), 1e-6)

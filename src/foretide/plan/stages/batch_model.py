@@ -88,14 +88,14 @@ class StageFigures:
         """
         return self.start_s + self.slot_s * slots + self.skew * work_s / min(slots, self.cores)
 
-    def most_useful(self, slots: int) -> int:
-        """Return so many slots, or fewer if further ones would only wait for a core.
+    def most_useful(self, least: int, most: int) -> int:
+        """Return the most slots within bounds, without those that would only wait for a core.
 
         >>> known = StageFigures(0.1, 0.01, 1.0, 0.05, 0.0, np.zeros((3, 3)), 0.0, 0.01, 1, cores=2.2)
-        >>> known.most_useful(2), known.most_useful(20)
-        (2, 3)
+        >>> known.most_useful(1, 2), known.most_useful(1, 20), known.most_useful(4, 20)
+        (2, 3, 4)
         """
-        return int(min(slots, math.ceil(self.cores))) if math.isfinite(self.cores) else slots
+        return max(least, most if self.cores >= most else math.ceil(self.cores))
 
     def least_latency_s(self, trigger_s: float, slots: int = 1, level: float = 0.5) -> float:
         """Return the latency that no number of slots can avoid: half a period, and a batch without work.

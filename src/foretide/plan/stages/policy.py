@@ -148,9 +148,13 @@ class StagePolicy:
     def _hiring(self, choice: SlotChoice, load: StageLoad, figures: list[StageFigures]) -> dict[str, Hiring]:
         """Return how stages hire slots for their batches, where they can."""
         least, most = self.stages.least.tolist(), self.stages.most.tolist()
-        useful = [max(least[stage], one.most_useful(most[stage])) for stage, one in enumerate(figures)]
         return {
-            name: Hiring(load.coming[stage].event_s, float(share_s), least[stage], useful[stage])
+            name: Hiring(
+                load.coming[stage].event_s,
+                float(share_s),
+                least[stage],
+                figures[stage].most_useful(least[stage], most[stage]),
+            )
             for stage, (name, share_s) in enumerate(zip(self.stages.names, choice.share_s, strict=True))
             if np.isfinite(share_s) and load.coming[stage].event_s > 0
         }

@@ -193,7 +193,7 @@ class SlotTable:
     def _tried(self, stage: int) -> Floats:
         """Return the ways to hire slots that are tried, from the cheapest to the dearest."""
         least, present = int(self._stages.least[stage]), self._present[stage]
-        most = max(least, self._figures[stage].most_useful(int(self._stages.most[stage])))
+        most = self._figures[stage].most_useful(least, int(self._stages.most[stage]))
         if not self._load.known[stage]:
             return _fixed(np.array([np.clip(present, least, most)], dtype=np.float64))
         if self._stages.hires(stage):

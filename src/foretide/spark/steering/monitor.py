@@ -265,10 +265,10 @@ class SparkMonitor:
                 frames = self._frames.get(operator)
                 if frames is None:
                     busy_s = part.busy_s
-                    work_s, cpu_s = work_s + busy_s - part.stalled_s, cpu_s + part.cpu_s
+                    work_s, cpu_s = work_s + part.work_s, cpu_s + part.cpu_s
                 else:
                     # Tasks of Spark's own are taken to compute.
-                    busy_s = frames.take(part.rows_in, part.busy_s - part.stalled_s)
+                    busy_s = frames.take(part.rows_in, part.work_s)
                     work_s, cpu_s = work_s + busy_s, cpu_s + busy_s
                 tally.busy_s[column] += busy_s - part.failing_s
             tally.dropped += columns.queued(batch.dropped)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from time import perf_counter, thread_time
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,6 @@ from foretide.spark.tasks.operators import (
     from_pandas,
     from_rows,
 )
-from foretide.spark.tasks.thread_times import stalled_s
 from foretide.state.clock import Timing
 from foretide.state.keys import decode_keys, encode_keys
 from foretide.state.memory import KeyStates
@@ -61,20 +60,17 @@ class KeyedRunner(OperatorRunner):
 
         The states that change are noted. Keys that are due come first: the watermark had passed before the rows came.
         """
-        started, computed, stalled = perf_counter(), thread_time(), stalled_s()
-        rows = None if rows is None else self._united(rows)
-        outputs = self._call_due(rows, state)
-        if rows is not None:
-            self.rows_in += rows.num_rows
-            if self._timing.timer and not state.columns:
-                self.columns = rows.schema.serialize().to_pybytes().hex()
-            rows = self._in_time(rows, state.watermark_us)
-            if rows.num_rows:
-                for name, parts in self._run_rows(rows, state, partitions).items():
-                    outputs.setdefault(name, []).extend(parts)
-        self.busy_s += perf_counter() - started
-        self.cpu_s += thread_time() - computed
-        self.stalled_s += stalled_s() - stalled
+        with self._timed():
+            rows = None if rows is None else self._united(rows)
+            outputs = self._call_due(rows, state)
+            if rows is not None:
+                self.rows_in += rows.num_rows
+                if self._timing.timer and not state.columns:
+                    self.columns = rows.schema.serialize().to_pybytes().hex()
+                rows = self._in_time(rows, state.watermark_us)
+                if rows.num_rows:
+                    for name, parts in self._run_rows(rows, state, partitions).items():
+                        outputs.setdefault(name, []).extend(parts)
         return outputs
 
     def _united(self, rows: pa.RecordBatch) -> pa.RecordBatch:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from time import perf_counter, thread_time
@@ -99,19 +100,26 @@ class OperatorRunner:
     def run(self, batch: pa.RecordBatch) -> Outputs:
         """Return what the operator makes of `batch`; events it fails on become dead letters."""
         self.rows_in += batch.num_rows
-        started, computed, stalled = perf_counter(), thread_time(), stalled_s()
-        try:
-            outputs = self._attempt(batch)
-        except OperatorError:
-            raise
-        except Exception as error:
-            outputs = self._again(batch, error, self.spec.retries)
-        self._last_s = perf_counter() - started
-        self.busy_s += self._last_s
-        self.cpu_s += thread_time() - computed
-        self.stalled_s += stalled_s() - stalled
+        before_s = self.busy_s
+        with self._timed():
+            try:
+                outputs = self._attempt(batch)
+            except OperatorError:
+                raise
+            except Exception as error:
+                outputs = self._again(batch, error, self.spec.retries)
+        self._last_s = self.busy_s - before_s
         self._finish(batch, outputs)
         return outputs
+
+    @contextmanager
+    def _timed(self) -> Iterator[None]:
+        """Count the time of the block, unless it raises; what was computed and stalled lies within what passed."""
+        started, computed, stalled = perf_counter(), thread_time(), stalled_s()
+        yield
+        self.stalled_s += stalled_s() - stalled
+        self.cpu_s += thread_time() - computed
+        self.busy_s += perf_counter() - started
 
     def _finish(self, batch: pa.RecordBatch, outputs: Outputs) -> None:
         """Give outputs what travels along unasked, and count them."""

@@ -131,6 +131,11 @@ class OperatorStatistics:
         return self.rows_in - self.failed
 
     @property
+    def work_s(self) -> float:
+        """Time in the user's code without that of waiting for a core."""
+        return self.busy_s - self.stalled_s
+
+    @property
     def working_s(self) -> float:
         """Time in the user's code for these rows: calls that raised did no work."""
         return self.busy_s - self.failing_s
