@@ -4,18 +4,17 @@ Three targets (CPU usage, queueing time, sending time of each worker), one step 
 were recorded on Spark while hogs of cores, memory and disk came and went. Everything learns from minutes 10 to 40 of an
 hour, or the same parts of a shorter run, and is tried on what follows.
 
-``--minutes 60`` records both applications anew, and hogs one of four workers of each with and without bypass, five
-times. What is done is kept in ``out/health``, so that a run that was interrupted goes on with the same command;
-``--fresh`` begins anew. Without it, the recordings in ``benchmarks/data`` are evaluated.
+``--minutes 60`` records both applications, and hogs one of four workers of each with and without bypass, five times;
+five more runs have no hogs, to see whether anybody is bypassed for nothing. All that takes hours. Recordings are kept
+in ``benchmarks/data`` and runs, with their commits, in ``benchmarks/results/health.jsonl``: the same command goes on
+where it was stopped, ``--fresh`` begins anew. Without ``--minutes``, the recordings are evaluated alone.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from statistics import median
@@ -23,19 +22,19 @@ from typing import Any
 
 import numpy as np
 
-from _harness import ROOT, Measured, Options, Ratio, progress, report
+from _harness import QUICK, RESULTS, ROOT, Measured, Options, Ratio, keep_row, kept_rows, progress, report
 from _health_baselines import BASELINES
 from _health_bypass import BypassPlan, run_bypass
 from _health_evaluation import MODELS, PERIODS, Score, evaluate
 from _health_runs import RecordingOptions, load_samples, record_run, save_samples
-from _report import markdown_table
-from foretide.files import replace_json
+from _report import markdown_table, origin
 from foretide.health.dataset import MachineTable, to_tables
 from foretide.health.features import TARGETS
 from foretide.health.models import IdrnnSettings, WorkerModel, train_model
 
 DATA = ROOT / "benchmarks" / "data"
-DONE = ROOT / "out" / "health"
+#: What happens to an application: hogs and bypass, hogs alone, or neither hogs nor a reason to bypass anybody.
+WAYS = ("with", "without", "calm")
 # Seconds of one step of an hour; a shorter run has about as many steps.
 STEP_S = 10.0
 # Trainings of the network with seeds of their own: how much is luck. As many runs with and without bypass.
@@ -61,15 +60,19 @@ def main() -> None:
     parser.add_argument("--by", default="linear", help="who judges workers while bypass is tried (linear)")
     parser.add_argument("--fresh", action="store_true", help="begin anew instead of going on with what is done")
     given = parser.parse_args()
-    if given.fresh:
-        shutil.rmtree(DONE, ignore_errors=True)
     options = Options.of(given, repeats=1 if given.quick or given.smoke else REPEATS)
+    kept = (QUICK if options.quick else RESULTS) / "health.jsonl"
+    if given.fresh or options.quick:
+        kept.unlink(missing_ok=True)
     tiny = IdrnnSettings(epochs=1, seeds=1, window=4, interference_units=2, worker_units=2)
     network = options.size(IdrnnSettings(), quick=IdrnnSettings(epochs=100, seeds=2), smoke=tiny)
     if given.minutes is not None:
         for app in RECORDING:
-            record(app, given.minutes, quick=options.quick)
-    runs = [(name, table) for app in RECORDING for name, table in recorded(app)]
+            if given.fresh or options.quick or minutes_of(path_of(app)) < 0.95 * given.minutes:
+                record(app, given.minutes, path_of(app, quick=options.quick))
+    tried = bypass(given.by, options, kept) if given.minutes is not None else []
+    recordings = {app: path_of(app, quick=options.quick and given.minutes is not None) for app in RECORDING}
+    runs = [recorded(app, path) for app, path in recordings.items()]
     if given.smoke:
         name, table = runs[0]
         runs = [(name, table.part(table.at_s[0], table.at_s[0] + SMOKE_S))]
@@ -79,34 +82,30 @@ def main() -> None:
         progress(f"  {name:<36} {shown(scores[name])}")
     lines = [line for name, found in scores.items() for line in compared(name, found)]
     lines[0] = replace(lines[0], note=all_errors(scores))
-    lines += [training_s(runs[0][1], network), *(step_ms(kind, runs[0][1], network) for kind in MODELS)]
+    lines += [training_s(runs[0][1], network, options), *(step_ms(kind, runs[0][1], network) for kind in MODELS)]
     details: dict[str, Any] = {
         name: [[asdict(score) for score in turn] for turn in found] for name, found in scores.items()
     }
-    if given.minutes is not None:
-        details["bypass"] = {app: bypass(app, given.by, options) for app in RECORDING}
-        lines += [line for app, found in details["bypass"].items() for line in gained(app, found)]
+    if tried:
+        details["bypass"] = tried
+        for app in RECORDING:
+            found = {way: [row for row in tried if (row["app"], row["way"]) == (app, way)] for way in WAYS}
+            lines += [*gained(app, found), false_alarms(app, found["calm"])]
     report("health", "Worker health", lines, details, options)
 
 
-def record(app: str, minutes: float, *, quick: bool) -> None:
-    """Run an application on Spark and keep its features, unless that was done already."""
-    path = DONE / f"{app}-{minutes:g}min.npz"
-    if not path.exists():
-        progress(f"  recording {app} for {minutes:g} min")
-        scale = min(1.0, minutes / 20.0)  # episodes of a short run are short
-        asked = RecordingOptions(
-            app=app,
-            seconds=60.0 * minutes,
-            every_s=min(5.0, step_s(60.0 * minutes)),
-            trigger_s=TRIGGER_S,
-            scale=scale,
-            options=RECORDING[app],
-        )
-        save_samples(path, record_run(asked))
-    if not quick:
-        DATA.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(path, path_of(app))
+def record(app: str, minutes: float, path: Path) -> None:
+    """Run an application on Spark and keep its features."""
+    progress(f"  recording {app} for {minutes:g} min")
+    asked = RecordingOptions(
+        app=app,
+        seconds=60.0 * minutes,
+        every_s=min(5.0, step_s(60.0 * minutes)),
+        trigger_s=TRIGGER_S,
+        scale=min(1.0, minutes / 20.0),  # episodes of a short run are short
+        options=RECORDING[app],
+    )
+    save_samples(path, record_run(asked))
 
 
 def step_s(seconds: float) -> float:
@@ -114,45 +113,38 @@ def step_s(seconds: float) -> float:
     return max(1.0, STEP_S * min(1.0, seconds / 3600.0))
 
 
-def path_of(app: str) -> Path:
+def path_of(app: str, *, quick: bool = False) -> Path:
     """Return where the recorded run of an application is kept."""
-    return DATA / f"health_{app.replace('-', '_')}.npz"
+    return (QUICK if quick else DATA) / f"health_{app.replace('-', '_')}.npz"
 
 
-def recorded(app: str) -> list[tuple[str, MachineTable]]:
+def minutes_of(path: Path) -> int:
+    """Return how many minutes were recorded, to the nearest; the first samples come some seconds after the start."""
+    at_s = [one.at_s for one in load_samples(path)] if path.exists() else [0.0]
+    return round((max(at_s) - min(at_s)) / 60)
+
+
+def recorded(app: str, path: Path) -> tuple[str, MachineTable]:
     """Return the recorded run of an application, with its name."""
-    samples = load_samples(path_of(app))
-    seconds = max(one.at_s for one in samples) - min(one.at_s for one in samples)
-    table = next(iter(to_tables(samples, step_s(seconds)).values()))
-    return [(f"{app}, {seconds / 60:.0f} min recorded", table)]
+    minutes = minutes_of(path)
+    table = next(iter(to_tables(load_samples(path), step_s(60.0 * minutes)).values()))
+    return f"{app}, {minutes} min recorded", table
 
 
-def done_once(name: str, work: Callable[[], Any]) -> Any:
-    """Return what was done under a name, in this run or an earlier one that was interrupted."""
-    path = DONE / f"{name}.json"
-    if not path.exists():
-        progress(f"  {name}")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        replace_json(path, work())
-    return json.loads(path.read_text(encoding="utf-8"))
-
-
-def bypass(app: str, by: str, options: Options) -> dict[str, list[dict[str, Any]]]:
-    """Return runs with a hog on one of four workers, with and without bypass."""
-    plan = BypassPlan(app, RECORDING[app], by=by)
-    if options.quick:
-        plan = replace(plan, warm_up_s=20.0, before_s=30.0, hogged_s=60.0, ramp_s=10.0, by="peers")
-    length = "quick" if options.quick else "full"
-    return {
-        name: [
-            done_once(
-                f"bypass-{length}-{plan.by}-{app}-{name}-{turn + 1}",
-                lambda bypassing=name == "with": run_bypass(plan, bypassing=bypassing),
-            )
-            for turn in range(options.repeats)
-        ]
-        for name in ("with", "without")
-    }
+def bypass(by: str, options: Options, kept: Path) -> list[dict[str, Any]]:
+    """Return runs of each application in each way; those that are kept are not made again."""
+    done = {(row["app"], row["way"], row["turn"]) for row in kept_rows(kept)}
+    for turn in range(options.repeats):
+        for app in RECORDING:
+            plan = BypassPlan(app, RECORDING[app], by=by)
+            if options.quick:
+                plan = replace(plan, warm_up_s=20.0, before_s=30.0, hogged_s=60.0, ramp_s=10.0, by="peers")
+            for way in WAYS:
+                if (app, way, turn) not in done:
+                    progress(f"  {turn + 1}/{options.repeats}  {app}, {way}")
+                    row = run_bypass(plan, bypassing=way != "without", hogged=way != "calm")
+                    keep_row({**row, **origin(), "way": way, "turn": turn}, kept)
+    return kept_rows(kept)
 
 
 def gained(app: str, runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[Measured]:
@@ -169,6 +161,12 @@ def gained(app: str, runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[Me
             what = f"{app}, a hog on one of four workers, {name} bypass: `{figure}`"
             lines.append(Measured(what, "before the hog", want, target, Ratio(pairs), detected(name, found)))
     return lines
+
+
+def false_alarms(app: str, runs: Sequence[Mapping[str, Any]]) -> Measured:
+    """Return the line about workers that were bypassed though nothing disturbed them."""
+    found = Ratio(tuple(float(one["false_alarms"]) for one in runs))
+    return Measured(f"{app}, no hogs: workers bypassed for nothing", "", "at most", 0.0, found)
 
 
 def detected(name: str, runs: Sequence[Mapping[str, Any]]) -> str:
@@ -230,12 +228,14 @@ def all_errors(scores: Mapping[str, Sequence[Sequence[Score]]]) -> str:
     return f"{words}\n\n{markdown_table(['run', 'target', *METHODS], rows)}"
 
 
-def training_s(table: MachineTable, network: IdrnnSettings) -> Measured:
+def training_s(table: MachineTable, network: IdrnnSettings, options: Options) -> Measured:
     """Return how long training of the network takes on half a run, in seconds."""
-    began = time.perf_counter()
-    train_model("idrnn", table.part(-np.inf, float(table.at_s[len(table) // 2])), network)
-    took = Ratio((time.perf_counter() - began,))
-    return Measured("training of all networks on half a recorded run, s", "", "at most", 60.0, took)
+    took = []
+    for _ in range(options.repeats):
+        began = time.perf_counter()
+        train_model("idrnn", table.part(-np.inf, float(table.at_s[len(table) // 2])), network)
+        took.append(time.perf_counter() - began)
+    return Measured("training of all networks on half a recorded run, s", "", "at most", 60.0, Ratio(tuple(took)))
 
 
 def step_ms(kind: str, table: MachineTable, network: IdrnnSettings) -> Measured:
@@ -247,7 +247,7 @@ def step_ms(kind: str, table: MachineTable, network: IdrnnSettings) -> Measured:
         began = time.perf_counter()
         model.predict(machine, workers)
         took.append((time.perf_counter() - began) * 1000)
-    spread = Ratio(tuple(np.quantile(took[20:], (0.05, 0.5, 0.95)).tolist()))
+    spread = Ratio(tuple(np.quantile(took[20:], (0.05, 0.25, 0.5, 0.75, 0.95)).tolist()))
     return Measured(f"one prediction by {kind} for all workers of a machine, ms", "", "at most", 1.0, spread)
 
 

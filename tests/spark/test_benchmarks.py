@@ -51,6 +51,12 @@ def test_every_benchmark_is_among_them() -> None:
     assert known == {*ARGUMENTS, *apart}
 
 
+@pytest.mark.parametrize("name", ARGUMENTS)
+def test_a_benchmark_runs(folder: Path, name: str) -> None:
+    error = folder / f"{name}.error"
+    assert not error.exists(), error.read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize("name", REPORTED)
 def test_a_report_has_its_lines(folder: Path, name: str) -> None:
     found = figures(folder, name)

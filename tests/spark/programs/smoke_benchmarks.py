@@ -1,7 +1,7 @@
 """Runs benchmarks one after another in one process, as short as they go; its arguments are a folder and their names.
 
-Each gets the arguments that `ARGUMENTS` has for it and leaves what it printed in the file ``NAME.txt`` of the folder.
-Spark's virtual machine is started once for all of them. Prints the names of those that failed, with their errors.
+Each gets the arguments that `ARGUMENTS` has for it and leaves what it printed in the file ``NAME.txt`` of the folder,
+and where it failed, its error in ``NAME.error``. Spark's virtual machine is started once for all of them.
 """
 
 from __future__ import annotations
@@ -76,7 +76,6 @@ def main() -> None:
     """Run all that are named."""
     folder, names = Path(sys.argv[1]), sys.argv[2:]
     sys.path.insert(0, str(BENCHMARKS))
-    failed = 0
     # Benchmarks end their sessions; here the next one goes on with the same.
     end, SparkSession.stop = SparkSession.stop, lambda spark: None  # type: ignore[method-assign]
     for name in names:
@@ -84,12 +83,10 @@ def main() -> None:
         try:
             run(name, folder)
         except Exception:
-            failed += 1
-            print(f"{name} failed:\n{traceback.format_exc()}", flush=True)
+            (folder / f"{name}.error").write_text(traceback.format_exc(), encoding="utf-8")
         print(f"== {name}: {time.monotonic() - began_s:.1f} s", file=sys.stderr, flush=True)
     if (spark := SparkSession.getActiveSession()) is not None:
         end(spark)
-    sys.exit(failed)
 
 
 if __name__ == "__main__":

@@ -78,6 +78,8 @@ def test_what_a_run_with_bypass_gained_is_told() -> None:
     lines = health.gained("url-count", {"with": [one, one], "without": [bad, bad]})
     assert [line.reached for line in lines] == [True, True, True, True]
     assert "12 s after the hogs began, +48 s before" in lines[0].note
+    assert health.false_alarms("url-count", [one, one]).reached
+    assert not health.false_alarms("url-count", [one, one | {"false_alarms": 1}]).reached
 
 
 def test_saved_samples_are_those_that_are_loaded(tmp_path) -> None:
