@@ -1,7 +1,8 @@
 """Lets things go wrong by chance, again and again, and compares what comes out with what went in.
 
 Each run has a seed: what goes wrong in it, and when, follows from that, as far as processes keep time. A run that does
-not survive is told with its seed, and the last lines of its driver; ``--seed SEED --runs 1`` tries it again.
+not survive is told with its seed, and the last lines of its driver; ``--seed SEED --runs 1`` tries it again. All that
+its drivers said is kept in ``out/chaos``.
 
 Runs are kept one by one: the same command goes on where it was stopped, and writes the record of all runs into
 docs/reliability.md.
@@ -34,6 +35,7 @@ from _report import commit, markdown_table, write_section  # noqa: E402
 
 # In batches with files on a disk or in an object store, and live to Kafka or PostgreSQL.
 KINDS = ("disk", "s3", "live", "live-postgres")
+LOGS = ROOT / "out" / "chaos"
 KEPT = ROOT / "benchmarks" / "results" / "chaos.jsonl"
 PAGE = ROOT / "docs" / "reliability.md"
 
@@ -56,6 +58,9 @@ def one_run(seed: int, faults: int, kind: str) -> dict[str, Any]:
             row |= scene.finish()
     except BrokenError as error:
         row["broken"] = str(error)
+        (LOGS / str(seed)).mkdir(parents=True, exist_ok=True)
+        for log in root.glob("driver-*.log"):
+            shutil.copy(log, LOGS / str(seed))
     finally:
         shutil.rmtree(root, ignore_errors=True)
     return {**row, "faults": dict(struck), "seconds": round(time.monotonic() - began_s, 1)}
@@ -82,13 +87,23 @@ def record(rows: Sequence[Mapping[str, Any]]) -> str:
     lost = "nothing was lost and nothing came twice"
     if broken:
         lost = "; ".join(
-            f"seed {row['seed']} ({row['kind']}, commit {row['commit']}): {row['broken']}"
+            f"seed {row['seed']} ({row['kind']}, commit {row['commit']}): {in_short(row['broken'])}"
             + (f", survived when made again at {survived[row['seed']]}" if row["seed"] in survived else "")
             for row in broken
         )
     seeds, commits = (sorted({str(row[name]) for row in rows}) for name in ("seed", "commit"))
     source = f"`make chaos`, seeds {', '.join(sorted(seeds, key=int))}, commit {', '.join(commits)}."
     return f"{outcome}: {lost}.\n\n{markdown_table(['what went wrong', *KINDS], table)}\n\n{source}"
+
+
+def in_short(broken: str) -> str:
+    """Return what ended a run, without all that its driver said before.
+
+    >>> in_short("the driver ended with 1: Traceback\\n  main()\\nValueError: no such topic")
+    'the driver ended with 1: ValueError: no such topic'
+    """
+    first, *rest = broken.strip().splitlines()
+    return f"{first.partition(':')[0]}: {rest[-1]}" if rest else first
 
 
 def main() -> None:
