@@ -18,8 +18,11 @@ def command_of(process: psutil.Process) -> str:
 
 
 def python_workers(processes: Iterable[psutil.Process]) -> list[psutil.Process]:
-    """Return the Python workers among processes: forks of the daemon, which is their parent."""
-    daemons = [process for process in processes if "foretide.spark.pool.daemon" in command_of(process)]
+    """Return the Python workers among processes: forks of the daemon, which is their parent.
+
+    The commands that start Spark name the daemon, too, in its settings.
+    """
+    daemons = [process for process in processes if "-m foretide.spark.pool.daemon" in command_of(process)]
     numbers = {process.pid for process in daemons}
     return [process for process in daemons if _parent_of(process) in numbers]
 
