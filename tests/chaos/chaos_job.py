@@ -3,7 +3,8 @@
 Live, they are not counted, and go to one of the two.
 
 Its only argument is a file with its settings in JSON. Each start goes on in the same place; replicas change all the
-time. It ends when as many events are through as the file ``total`` says, and then writes the file ``done``.
+time. It ends when as many events are through as the file ``total`` says, and then writes the file ``done``. An error
+that ends it is written to the file that the settings name as ``ended``.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import json
 import random
 import sys
 import threading
+import traceback
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +69,8 @@ def change_all_the_time(running: RunningTopology, job: Topology, stopped: thread
     """Give operators other numbers of replicas about every second."""
     numbers, operators = random.Random(seed), [operator.id for operator in job.operators]
     while not stopped.wait(numbers.uniform(0.3, 1.5)):
-        running.change_replicas({operator: numbers.randint(1, 3) for operator in operators})
+        with suppress(OSError):  # the disk is full
+            running.change_replicas({operator: numbers.randint(1, 3) for operator in operators})
 
 
 def is_through(running: RunningTopology, total: Path) -> bool:
@@ -79,9 +83,8 @@ def is_through(running: RunningTopology, total: Path) -> bool:
     )
 
 
-def main() -> None:
+def run(given: dict[str, Any]) -> None:
     """Run until all input is through."""
-    given = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     root = Path(given["root"])
     # The master gives up an application that lost so many executors, however long that took.
     own = {"spark.local.dir": str(root / "local"), "spark.deploy.maxExecutorRetries": "-1"}
@@ -101,6 +104,16 @@ def main() -> None:
         changes.join()
     spark.stop()
     (root / "done").touch()
+
+
+def main() -> None:
+    """Run, and write down what it ends with, since Spark says a lot after that."""
+    given = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    try:
+        run(given)
+    except Exception:
+        Path(given["ended"]).write_text(traceback.format_exc(), encoding="utf-8")
+        raise
 
 
 if __name__ == "__main__":

@@ -125,6 +125,7 @@ class Scene:
             "sinks": self._sinks,
             "live": self._live,
             "database": self.database.url("chaos"),
+            "ended": str(self._ended),
         }
         given.write_text(json.dumps(settings))
         with self.log.open("wb") as log:
@@ -163,10 +164,16 @@ class Scene:
         """What the driver says."""
         return self.root / f"driver-{self.starts}.log"
 
+    @property
+    def _ended(self) -> Path:
+        """What an error that ends the driver is written to."""
+        return self.root / f"driver-{self.starts}.ended.log"
+
     def last_words(self) -> str:
-        """Return what the driver said last, without Java's stack traces."""
-        said = self.log.read_text(errors="replace").splitlines()
-        return "\n".join([line for line in said if not line.startswith(("\tat ", "WARNING:"))][-40:])
+        """Return the error that ended the driver, or else what it said last, without Java's stack traces."""
+        found, lines = (self._ended, 0) if self._ended.exists() else (self.log, 40)
+        said = found.read_text(errors="replace").splitlines()
+        return "\n".join([line for line in said if not line.startswith(("\tat ", "WARNING:"))][-lines:])
 
     @property
     def driver(self) -> psutil.Process:
