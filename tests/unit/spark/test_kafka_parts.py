@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from foretide.compile.explain import explain
 from foretide.errors import ConfigError
-from foretide.kafka import DataLossError, Offsets
+from foretide.kafka import BrokerError, DataLossError, Offsets
 from foretide.kafka.values import decode, encode_json
 from foretide.spark.errors import OperatorError
 from foretide.spark.inputs.contract import InputSpec
@@ -55,16 +55,18 @@ def test_a_sinks_wrong_option_is_named() -> None:
 
 
 class Topic(KafkaInput):
-    """A topic whose offsets the test tells."""
+    """A topic whose offsets the test tells; None while its broker is away."""
 
-    def __init__(self, held: dict[int, Offsets], **options: Any) -> None:
-        super().__init__(InputSpec("in", "kafka", {**GOOD, **options}))
+    def __init__(self, held: dict[int, Offsets] | None, *, lenient: bool = False, **options: Any) -> None:
+        super().__init__(InputSpec("in", "kafka", {**GOOD, **options}), lenient=lenient)
         self.held = held
 
         class _Cluster:
             who = "source 'in'"
 
             def offsets(_, topic: str) -> dict[int, Offsets]:  # noqa: N805
+                if self.held is None:
+                    raise BrokerError(self._cluster.who, "localhost:9092", 0.0, "no answer")
                 return self.held
 
         self._cluster = _Cluster()  # type: ignore[assignment]
@@ -90,6 +92,18 @@ def test_the_position_before_a_batch_knows_the_partitions_too() -> None:
     before = topic.before(second)
     assert (before["next"], before["to"]) == (first["next"], first["to"])
     assert topic.available(before, 0) == 40
+
+
+def test_who_only_looks_takes_old_news_of_a_topic_for_no_loss() -> None:
+    topic = Topic({0: Offsets(0, 40), 1: Offsets(0, 10)}, lenient=True)
+    start = topic.begin(0)
+    assert topic.available(start, 0) == 50
+    topic.held = None  # the broker rests, and others have read on meanwhile
+    later = {**start, "next": 44, "to": {"0": 44, "1": 0}}
+    assert topic.available(later, 0) == 54
+    topic.held = {0: Offsets(0, 40), 1: Offsets(0, 10)}  # it is back, and messages are gone
+    with pytest.raises(DataLossError, match="recreated or truncated"):
+        topic.available(later, 0)
 
 
 @pytest.mark.parametrize(("starting", "waiting"), [("earliest", 40), ("latest", 0), ({0: 35}, 15)])

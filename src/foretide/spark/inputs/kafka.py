@@ -79,6 +79,11 @@ class KafkaInput:
         except BrokerError:
             if not self._lenient:
                 raise
+            # What was known last may be older than the position: others have read on since.
+            read = _numbers(position["to"])
+            self._known = {
+                part: replace(held, end=max(held.end, read.get(part, 0))) for part, held in self._known.items()
+            }
         waiting = sum(end - start for start, end in self._windows(position).values())
         endless = now_us >= NEVER_US and self._until(position) is None
         return int(position["next"]) + waiting + endless
