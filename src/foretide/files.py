@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import uuid
@@ -14,6 +15,8 @@ __all__ = ["PART_PREFIX", "cache_directory", "claim_file", "replace_file", "repl
 
 #: The prefix of the names of incomplete files; a killed process can leave such files behind.
 PART_PREFIX = ".part-"
+# Writing and flushing fail with these without a word about the file.
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
 def cache_directory() -> Path:
@@ -95,6 +98,10 @@ def _part(target: Path, *, fsync: bool, folder: Path | None) -> Iterator[Path]:
     part = (folder or target.parent) / f"{PART_PREFIX}{uuid.uuid4().hex}"
     try:
         yield part
+    except OSError as error:
+        if error.errno in _NO_ROOM and error.filename is None:
+            raise OSError(error.errno, error.strerror, str(target)) from error
+        raise
     finally:
         part.unlink(missing_ok=True)
     if fsync:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import json
 import os
 import stat
@@ -45,6 +46,16 @@ def test_a_file_takes_the_place_of_another_and_nothing_else_stays(tmp_path: Path
     replace_file(path, "Grüße", fsync=fsync)
     assert path.read_bytes() == "Grüße".encode()
     assert names(tmp_path) == ["a.json"]
+
+
+def test_a_full_disk_is_told_with_the_file_that_has_no_room(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    with pytest.raises(OSError, match="No space left") as told, replacing(path):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))  # what writing and flushing say
+    assert told.value.filename == str(path) and names(tmp_path) == []
+    with pytest.raises(ConnectionError) as other, replacing(path):
+        raise ConnectionResetError(errno.ECONNRESET, "gone")
+    assert other.value.filename is None
 
 
 def test_the_old_file_stays_until_the_new_one_is_complete(tmp_path: Path) -> None:
