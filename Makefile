@@ -85,7 +85,7 @@ soak: venv java maven ## Run the long reliability tests: YARN, ten kills of the 
 	$(BIN)/python benchmarks/soak.py --minutes 6
 	$(BIN)/python benchmarks/scale_downs.py
 
-chaos: venv java postgres maven ## Let a thousand things go wrong, and compare what comes out with what went in (about an hour)
+chaos: venv java postgres maven ## Let a thousand things go wrong, and compare what comes out with what went in (about two hours on two cores)
 	$(BIN)/python tests/chaos/chaos_runs.py --runs 20 --faults 50
 
 bench-all: venv java flink ## Run all benchmarks but those that take hours, and write their page; goes on where it was stopped
