@@ -37,6 +37,8 @@ _CLIENT: Any = {"connect_timeout": "4s", "timeout": "60s"}
 _PATIENT: Any = {"max_retries": 8, "retry_timeout": timedelta(seconds=30)}
 # The client gives up at once what fails in the midst of an answer; then we ask again, as long as it would have.
 _PATIENCE_S, _PAUSE_S = 30.0, 0.2
+# What is wrong from the start is told within ten seconds, but not what is wrong for a moment.
+_CHECK_S = 4.0
 _AT_ONCE: Any = {"max_retries": 1, "retry_timeout": timedelta(seconds=4)}
 
 
@@ -119,7 +121,7 @@ class ObjectDepot:
         return len(keys)
 
     def check(self) -> None:
-        """Write an object, try to write it again on the condition that there is none, and remove it; without patience.
+        """Write an object, try to write it again on the condition that there is none, and remove it; in some seconds.
 
         Raises
         ------
@@ -127,20 +129,24 @@ class ObjectDepot:
             Saying what is wrong: credentials, bucket, server, or one that does not heed conditions.
         """
         strict, key = _store(self._bucket, patient=False), self._key(f"foretide-{uuid.uuid4().hex}")
-        with self._explained("", writing=True):
+
+        def heeds_conditions() -> bool:
             obstore.put(strict, key, b"")
             try:
                 obstore.put(strict, key, b"", mode="create")
             except refusals.AlreadyExistsError:
-                return
+                return True
             finally:
                 obstore.delete(strict, key)
-        raise DepotError(
-            self.uri,
-            expected="a store that puts an object on the condition that there is none (If-None-Match)",
-            got="one that put it over another",
-            remedy="use a store, or a version of it, with conditional writes: exactly once rests on them",
-        )
+            return False
+
+        if not self._ask("", heeds_conditions, writing=True, patience_s=_CHECK_S):
+            raise DepotError(
+                self.uri,
+                expected="a store that puts an object on the condition that there is none (If-None-Match)",
+                got="one that put it over another",
+                remedy="use a store, or a version of it, with conditional writes: exactly once rests on them",
+            )
 
     @property
     def _bucket(self) -> str:
@@ -154,9 +160,9 @@ class ObjectDepot:
     def _key(self, name: str) -> str:
         return "/".join(part for part in (urlsplit(self.uri).path.strip("/"), name) if part)
 
-    def _ask(self, name: str, call: Callable[[], T], *, writing: bool = False) -> T:
+    def _ask(self, name: str, call: Callable[[], T], *, writing: bool = False, patience_s: float | None = None) -> T:
         """Return what a store answers; one that is away, or whose answer was cut off, is asked again for a while."""
-        deadline_s = time.monotonic() + _PATIENCE_S
+        deadline_s = time.monotonic() + (_PATIENCE_S if patience_s is None else patience_s)
         while True:
             with self._explained(name, writing=writing):
                 try:

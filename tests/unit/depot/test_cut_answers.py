@@ -66,6 +66,14 @@ def test_who_came_second_is_told_so_though_the_answer_was_cut_off(monkeypatch: p
     assert depot.read("deal") == b"theirs"
 
 
+@pytest.mark.parametrize("name", ["put", "delete"])
+def test_a_run_starts_though_answers_are_cut_off_for_a_moment(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    cut(monkeypatch, name, done=True, times=3)
+    depot = open_depot("s3://runs/cut")
+    depot.check()
+    assert depot.names() == []
+
+
 def test_a_store_that_stays_away_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(objects, "_PATIENCE_S", 0.0)
     cut(monkeypatch, "get", done=False, times=1_000)
