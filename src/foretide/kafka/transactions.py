@@ -54,6 +54,7 @@ class TransactionalWriter:
         self._producer: Any = None
         self._ledger: Any = None
         self._closed = threading.Event()
+        self._connecting: threading.Thread | None = None
         if alone:
             # A topic that is not there is known before the first batch.
             cluster.partitions(topic)
@@ -63,6 +64,12 @@ class TransactionalWriter:
         if self._last is None:
             self._last = self._retry(self._read_last)
         return batch_id <= self._last
+
+    def expect(self, batch_id: int) -> None:
+        """Connect in the background while the messages of a batch are made, if a connection is due."""
+        if self._connecting is None and not self._knows(batch_id):
+            self._connecting = threading.Thread(target=self._connect_meanwhile, args=(batch_id,), daemon=True)
+            self._connecting.start()
 
     def send(self, batch_id: int, messages: pa.Table) -> None:
         """Send messages and the batch's id, unless they are there already.
@@ -81,6 +88,7 @@ class TransactionalWriter:
         KafkaError
             When another writer of that name has taken over.
         """
+        self._await_connection()
         if self._knows(batch_id):
             return
         self._retry(lambda: self._transaction(batch_id, messages))
@@ -92,6 +100,7 @@ class TransactionalWriter:
 
     def disconnect(self) -> None:
         """Let go of the broker; the next batch connects again."""
+        self._await_connection()
         self._producer = None
         if self._ledger is not None:
             self._ledger.close()
@@ -119,11 +128,8 @@ class TransactionalWriter:
     def _attempt(self, batch_id: int, messages: pa.Table) -> None:
         """Send a batch; what an attempt before has brought to its end is not sent again."""
         try:
-            if self._producer is None:
-                self._producer = self._open()
-                # Opening has ended the transaction that a producer before it may have left, one way or the other.
-                if self._read_last() >= batch_id:
-                    return
+            if self._connect(batch_id) >= batch_id:
+                return
             producer = self._producer
             producer.begin_transaction()
             self._send(producer, messages)
@@ -137,6 +143,31 @@ class TransactionalWriter:
             # Whether the transaction was committed is for the next attempt to find out, with a new producer.
             self._producer = None
             raise
+
+    def _connect(self, batch_id: int) -> int:
+        """See to a producer that is the last of its name, and return the last batch that was committed under it.
+
+        One that was kept is an old one if others have sent batches since: all that it sent would be refused.
+        """
+        if self._producer is not None and self._last is not None:
+            if self._alone or batch_id == self._last + 1 or self._read_last() == self._last:
+                return self._last
+        self._producer = self._open()
+        # Opening has ended the transaction that a producer before it may have left, one way or the other.
+        self._last = self._read_last()
+        return self._last
+
+    def _connect_meanwhile(self, batch_id: int) -> None:
+        """Connect; whatever is in the way is met again, and told, when the batch is sent."""
+        try:
+            self._connect(batch_id)
+        except Exception:
+            self._producer = None
+
+    def _await_connection(self) -> None:
+        if self._connecting is not None:
+            self._connecting.join()
+            self._connecting = None
 
     def _open(self) -> Any:
         config = self._cluster.config(

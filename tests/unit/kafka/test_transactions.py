@@ -124,6 +124,44 @@ class TestAttemptsAtTheSameTask:
             attempts[batch % 2].send(batch, rows(str(batch)))
         assert values(cluster, topic) == [str(batch).encode() for batch in range(6)]
 
+    def test_one_that_others_have_followed_connects_before_it_sends(
+        self, cluster: Cluster, topic: str, attempts: list[TransactionalWriter], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        first, other = attempts
+        for batch, writer in enumerate((first, other)):
+            writer.send(batch, rows(str(batch)))
+        send, sent = first._send, list[Any]()
+        monkeypatch.setattr(
+            first, "_send", lambda producer, messages: (sent.append(producer), send(producer, messages))
+        )
+        old = first._producer
+        first.send(2, rows("2"))
+        assert len(sent) == 1 and sent[0] is not old  # nothing is sent in vain
+        first.send(5, rows("5"))
+        assert sent[1] is sent[0]  # batches without rows are no others' batches
+        assert values(cluster, topic) == [b"0", b"1", b"2", b"5"]
+
+    def test_one_connects_while_its_messages_are_made(
+        self, cluster: Cluster, topic: str, attempts: list[TransactionalWriter]
+    ) -> None:
+        writer, other = attempts
+        other.send(0, rows("a"))
+        for batch, text in enumerate("abc"):
+            writer.expect(batch)
+            writer.expect(batch)
+            writer.send(batch, rows(text))
+        writer.expect(3)  # for a batch that comes to nothing here
+        other.send(3, rows("d"))
+        writer.send(4, rows("e"))
+        assert values(cluster, topic) == [b"a", b"b", b"c", b"d", b"e"]
+
+    def test_what_is_in_the_way_of_connecting_is_told_when_the_batch_is_sent(self, topic: str) -> None:
+        away = Cluster("127.0.0.1:1", "sink 'out'", patience_s=0.5)
+        writer = TransactionalWriter(away, topic, "run-0-1", alone=False)
+        writer.expect(0)
+        with pytest.raises(BrokerError, match="sink 'out'"):
+            writer.send(0, rows("a"))
+
     def test_one_that_stalls_within_its_transaction_is_fenced_off(
         self, cluster: Cluster, topic: str, attempts: list[TransactionalWriter], monkeypatch: pytest.MonkeyPatch
     ) -> None:

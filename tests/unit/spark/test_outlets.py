@@ -14,6 +14,7 @@ from foretide.spark.sinks.outlets import kept_connection
 
 Local = Callable[..., Any]
 SENT: dict[tuple[int, str], list[dict[str, Any]]] = {}
+EXPECTED: list[tuple[int, str]] = []
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,9 @@ class Noted:
     def encode(self, batch: pa.RecordBatch, /) -> pa.RecordBatch:
         return batch.append_column("encoded", pa.array([True] * batch.num_rows))
 
+    def expect(self, batch_id: int, task: str) -> None:
+        EXPECTED.append((batch_id, task))
+
     def send(self, batch_id: int, task: str, rows: Sequence[pa.RecordBatch]) -> None:
         SENT.setdefault((batch_id, task), [row for batch in rows for row in batch.to_pylist()])
 
@@ -32,6 +36,7 @@ class Noted:
 @pytest.fixture(autouse=True)
 def nothing_sent() -> Iterator[None]:
     SENT.clear()
+    EXPECTED.clear()
     yield
 
 
@@ -69,6 +74,7 @@ def test_each_task_sends_its_rows_and_none_comes_to_the_driver(local_stage: Loca
     assert {task: ids(rows) for (_, task), rows in SENT.items()} == {"0-0": [1, 2, 4], "0-1": [3]}
     assert all(row["encoded"] for rows in SENT.values() for row in rows)
     assert not batch.at("out") and {batch_id for batch_id, _ in SENT} == {4}
+    assert sorted(EXPECTED) == sorted(SENT)  # each once, ahead of what is sent
 
 
 def test_after_an_exchange_tasks_have_names_of_that_round(local_stage: Local) -> None:

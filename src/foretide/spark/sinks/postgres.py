@@ -357,6 +357,9 @@ class PostgresOutlet:
         """Return rows as they are."""
         return rows
 
+    def expect(self, batch_id: int, task: str) -> None:
+        """Do nothing: one connection serves all tasks of a worker."""
+
     def send(self, batch_id: int, task: str, rows: Sequence[pa.RecordBatch]) -> None:
         """Write the rows of a task, unless they were written."""
         key = "postgres", self.sink, self.run

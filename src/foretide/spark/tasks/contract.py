@@ -52,6 +52,10 @@ class Outlet(Protocol):
         """Return rows as they are sent."""
         ...
 
+    def expect(self, batch_id: int, task: str) -> None:
+        """Make ready to send rows of a task, while it works on them; it may come to nothing."""
+        ...
+
     def send(self, batch_id: int, task: str, rows: Sequence[pa.RecordBatch]) -> None:
         """Send encoded rows, unless an earlier attempt of the same task of the same batch has."""
         ...

@@ -251,7 +251,10 @@ class Work:
             self._parcels[number, 0].append(batch if encode is None else encode(batch))
             self._arrived(batch)
         elif number in self._order.outlets:
-            self._leaving[number].append(self._order.outlets[number].encode(batch))
+            outlet = self._order.outlets[number]
+            if number not in self._leaving:
+                outlet.expect(self._order.batch_id, self._name)
+            self._leaving[number].append(outlet.encode(batch))
             self._arrived(batch)
         elif number in self._order.writers:
             # A file has one schema; rows of an operator that declares none may differ from batch to batch.
