@@ -19,12 +19,13 @@ import pyarrow as pa
 
 from foretide.kafka import Cluster
 from foretide.kafka.strands import Strand, StrandLost, StrandReader
+from foretide.postgres.statements import execute, take_turn
 from foretide.spark.errors import SinkError
 from foretide.spark.kafka_options import KafkaSourcePlan
 from foretide.spark.live.books import Target
 from foretide.spark.live.letters import LetterQueue, Posted
 from foretide.spark.sinks.outlets import join_rows
-from foretide.spark.sinks.postgres import PostgresSink, PostgresSinkSettings, execute, take_turn
+from foretide.spark.sinks.postgres import BATCHES, PostgresSink, PostgresSinkSettings
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -70,7 +71,7 @@ class PostgresBooks:
 
         def make(connection: Connection) -> None:
             with connection.transaction():
-                take_turn(connection)
+                take_turn(connection, BATCHES)
                 columns = "name text PRIMARY KEY, owner bigint NOT NULL, offsets jsonb NOT NULL"
                 execute(connection, f"CREATE TABLE IF NOT EXISTS {host.beside(_STRANDS)} ({columns})")
                 columns = "place bigserial PRIMARY KEY, stage text NOT NULL, letters text NOT NULL"

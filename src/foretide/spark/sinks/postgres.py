@@ -20,6 +20,7 @@ from foretide import postgres
 from foretide.config import Settings, validated
 from foretide.errors import ConfigError
 from foretide.postgres.rows import NulError, column_type, copy_text
+from foretide.postgres.statements import execute, exists, fitting, quoted, take_turn
 from foretide.spark.errors import SinkError
 from foretide.spark.sinks.outlets import join_rows, kept_connection
 from foretide.spark.tasks.contract import EdgeWriter
@@ -28,15 +29,13 @@ from foretide.topology.options import written_by
 if TYPE_CHECKING:
     from psycopg import Connection, Error
 
-__all__ = ["PostgresOutlet", "PostgresSink", "PostgresSinkSettings", "execute", "take_turn"]
+__all__ = ["BATCHES", "PostgresOutlet", "PostgresSink", "PostgresSinkSettings"]
 
 _LOG = logging.getLogger(__name__)
 T = TypeVar("T")
-_BATCHES = "foretide_batches"
+BATCHES = "foretide_batches"
 _STAGED = "foretide_staged"
 _PLACE = "foretide_place"
-# Bytes that a name may have; the server would cut off the rest without a word.
-_NAME_BYTES = 63
 _FIRST_PAUSE_S, _LAST_PAUSE_S = 0.1, 5.0
 
 
@@ -98,8 +97,8 @@ class PostgresSink:
         self._address = postgres.PostgresAddress.of(settings.url, settings.password_env)
         schema, _, table = (settings.table or sink).rpartition(".")
         self._schema = schema or self._address.schema or ""
-        self._table, self._batches = self.beside(table), self.beside(_BATCHES)
-        self._keys = [_quoted(_fitting(key)) for key in settings.keys]
+        self._table, self._batches = self.beside(table), self.beside(BATCHES)
+        self._keys = [quoted(fitting(key)) for key in settings.keys]
         self._lock, self._stopping = threading.Lock(), threading.Event()
         self._connection: Connection | None = None
         self._columns: set[str] = set()
@@ -187,8 +186,8 @@ class PostgresSink:
 
     def beside(self, table: str, *, marked: bool = False) -> str:
         """Return a table in the schema of the sink's own, as it stands in a statement, also in one with marks."""
-        name = _quoted(_fitting(table))
-        full = f"{_quoted(_fitting(self._schema))}.{name}" if self._schema else name
+        name = quoted(fitting(table))
+        full = f"{quoted(fitting(self._schema))}.{name}" if self._schema else name
         return full.replace("%", "%%") if marked else full
 
     def prepare(self, connection: Connection, schema: pa.Schema) -> None:
@@ -241,13 +240,13 @@ class PostgresSink:
 
     def _begin(self, connection: Connection) -> None:
         with connection.transaction():
-            take_turn(connection)
-            if not _exists(connection, self._batches):
+            take_turn(connection, BATCHES)
+            if not exists(connection, self._batches):
                 columns = "sink text, run text, last_batch bigint NOT NULL, PRIMARY KEY (sink, run)"
                 execute(connection, f"CREATE TABLE {self._batches} ({columns})")
 
     def _ask(self, connection: Connection) -> int:
-        query = f"SELECT last_batch FROM {self.beside(_BATCHES, marked=True)} WHERE sink = %s AND run = %s"
+        query = f"SELECT last_batch FROM {self.beside(BATCHES, marked=True)} WHERE sink = %s AND run = %s"
         found = execute(connection, query, (self._sink, self._run)).fetchone()
         return -1 if found is None else int(found[0])
 
@@ -265,7 +264,7 @@ class PostgresSink:
     def _claim(self, connection: Connection, run: str, batch_id: int) -> bool:
         """Note the batch, and tell whether it is new; a driver that was given up on is waited for here."""
         claim = (
-            f"INSERT INTO {self.beside(_BATCHES, marked=True)} AS b VALUES (%s, %s, %s) ON CONFLICT (sink, run)"
+            f"INSERT INTO {self.beside(BATCHES, marked=True)} AS b VALUES (%s, %s, %s) ON CONFLICT (sink, run)"
             " DO UPDATE SET last_batch = excluded.last_batch WHERE b.last_batch < excluded.last_batch"
         )
         return execute(connection, claim, (self._sink, run, batch_id)).rowcount == 1
@@ -274,9 +273,9 @@ class PostgresSink:
         """Make the table, and columns that it lacks; return the columns that it has."""
         if self._columns.issuperset(schema.names) or not self._settings.create:
             return self._columns
-        take_turn(connection)
-        columns = {name: f"{_quoted(_fitting(name))} {column_type(schema.field(name).type)}" for name in schema.names}
-        if not _exists(connection, self._table):
+        take_turn(connection, BATCHES)
+        columns = {name: f"{quoted(fitting(name))} {column_type(schema.field(name).type)}" for name in schema.names}
+        if not exists(connection, self._table):
             key = [f"PRIMARY KEY ({', '.join(self._keys)})"] if self._keys else []
             execute(connection, f"CREATE TABLE {self._table} ({', '.join([*columns.values(), *key])})")
             return set(columns)
@@ -287,7 +286,7 @@ class PostgresSink:
 
     def load(self, connection: Connection, rows: pa.Table) -> None:
         """Write rows in a transaction of the caller's; the table must have their columns, see `prepare`."""
-        names = [_quoted(name) for name in rows.schema.names]
+        names = [quoted(name) for name in rows.schema.names]
         if not self._keys:
             self._copy(connection, self._table, names, rows)
             return
@@ -375,29 +374,3 @@ _REMEDIES = {
     "42P10": "give the table a primary key or unique index over the columns of keys=",
     "23502": "leave out rows without a value for the key in an operator before the sink",
 }
-
-
-def execute(connection: Connection, text: str, values: tuple[Any, ...] | None = None) -> Any:
-    """Execute a statement; with values, for the marks ``%s`` in it."""
-    return connection.execute(text.encode(), values)
-
-
-def take_turn(connection: Connection, what: str = _BATCHES) -> None:
-    """Let nobody else do what goes by this name until the transaction ends, such as to make tables."""
-    execute(connection, "SELECT pg_advisory_xact_lock(hashtext(%s))", (what,))
-
-
-def _exists(connection: Connection, table: str) -> bool:
-    return execute(connection, "SELECT to_regclass(%s)", (table,)).fetchone() != (None,)
-
-
-def _fitting(name: str) -> str:
-    if not 0 < len(name.encode()) <= _NAME_BYTES or "\x00" in name:
-        raise ConfigError(
-            "name of a table or column in PostgreSQL", expected=f"1 to {_NAME_BYTES} bytes", got=repr(name)
-        )
-    return name
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

@@ -10,6 +10,7 @@ from typing import Any
 
 from foretide import postgres
 from foretide.errors import ConfigError
+from foretide.postgres.statements import quoted
 from foretide.store.databases.database import Connection, Database, Row
 from foretide.store.databases.schema import COLUMNS, MIGRATIONS, POSTGRES_WORDS, Migration
 from foretide.store.errors import DatabaseError, Fault, StoreVersionError
@@ -86,7 +87,7 @@ class PostgresDatabase(Database):
             known = {row[0] for row in connection.rows("SELECT nspname FROM pg_namespace")}
             names = (f"{self.schema}_corrupt{f'_{number}' if number else ''}" for number in count())
             renamed = next(name for name in names if name not in known)
-            connection.write(f"ALTER SCHEMA {_quoted(self.schema)} RENAME TO {_quoted(renamed)}")
+            connection.write(f"ALTER SCHEMA {quoted(self.schema)} RENAME TO {quoted(renamed)}")
         self._found = False
         return f"schema {renamed}"
 
@@ -98,7 +99,7 @@ class PostgresDatabase(Database):
             raw.execute(
                 "SELECT set_config('search_path', %s, false), set_config('lock_timeout', %s, false),"
                 " set_config('timezone', 'UTC', false)",
-                (_quoted(self.schema), str(wait_ms)),
+                (quoted(self.schema), str(wait_ms)),
             )
         return PostgresConnection(raw, self)
 
@@ -109,7 +110,7 @@ class PostgresDatabase(Database):
         with connection.transaction():
             # Another process may be doing the same; wait for it.
             connection.rows("SELECT pg_advisory_xact_lock(hashtext(?))", (f"{_MARKER} {self.schema}",))
-            connection.write(f"CREATE SCHEMA IF NOT EXISTS {_quoted(self.schema)}")
+            connection.write(f"CREATE SCHEMA IF NOT EXISTS {quoted(self.schema)}")
             super()._upgrade(connection, create=create)
 
     def _version(self, connection: Connection) -> int:
@@ -196,7 +197,3 @@ def _value(value: Any) -> Any:
     if isinstance(value, str) and "\x00" in value:
         return value.replace("\x00", "\ufffd")
     return value
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
