@@ -57,7 +57,7 @@ def one_run(seed: int, faults: int, kind: str) -> dict[str, Any]:
                 time.sleep(numbers.uniform(0.2, 2.0))
             row |= scene.finish()
     except BrokenError as error:
-        row["broken"] = str(error)
+        row["broken"] = in_short(str(error))
         (LOGS / str(seed)).mkdir(parents=True, exist_ok=True)
         for log in root.glob("driver-*.log"):
             shutil.copy(log, LOGS / str(seed))
@@ -87,7 +87,7 @@ def record(rows: Sequence[Mapping[str, Any]]) -> str:
     lost = "nothing was lost and nothing came twice"
     if broken:
         lost = "; ".join(
-            f"seed {row['seed']} ({row['kind']}, commit {row['commit']}): {in_short(row['broken'])}"
+            f"seed {row['seed']} ({row['kind']}, commit {row['commit']}): {row['broken']}"
             + (f", survived when made again at {survived[row['seed']]}" if row["seed"] in survived else "")
             for row in broken
         )

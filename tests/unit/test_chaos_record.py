@@ -43,7 +43,7 @@ def test_where_all_survive_nothing_was_lost() -> None:
     assert "1 runs survived: nothing was lost and nothing came twice." in record(ROWS[:1])
 
 
-def test_the_page_tells_in_short_what_ended_a_run() -> None:
+def test_the_record_tells_in_short_what_ended_a_run() -> None:
     said = "the driver ended with 1: Traceback\n  main()\nValueError: no such topic"
     assert in_short(said) == "the driver ended with 1: ValueError: no such topic"
     assert in_short("2 events are missing") == "2 events are missing"
