@@ -157,9 +157,9 @@ class TestFaults:
     def test_a_broker_that_restarts_costs_no_event(self, spark: SparkSession, topics: Topics, tmp_path: Path) -> None:
         source, sink = topics.create(), topics.create()
         topics.send(source, 0, 1_000)
-        topology = through(topics.broker.servers, source, sink, queued=True, ending="never", patience_s=90.0)
+        topology = through(topics.broker.servers, source, sink, queued=True, ending="never", patience_s=240.0)
         settings = EngineSettings(
-            first_rows=100, max_rows=100, edges="kafka", kafka_servers=topics.broker.servers, kafka_patience_s=90.0
+            first_rows=100, max_rows=100, edges="kafka", kafka_servers=topics.broker.servers, kafka_patience_s=240.0
         )
         with start(topology, spark, tmp_path, settings) as running:
             wait_for(lambda: running.inputs()["in"].done >= 200, check=running.check)
@@ -169,6 +169,7 @@ class TestFaults:
             topics.send(source, 1_000, 500)
             wait_for(
                 lambda: running.inputs()["in"].done == 1_500 and not running.inputs()["twice.out-keep"].backlog,
+                seconds=240,
                 check=running.check,
             )
         assert numbers(topics.read(sink)) == Counter(range(1_500))
