@@ -32,7 +32,7 @@ from foretide.topology import Topology, flow
 
 PARTITIONS, TARGET, SILENCE_S = 6, 0.25, 0.3
 # Milliseconds between checkpoints that are tried, and seconds that PyFlink gets to warm up in every turn.
-INTERVALS_MS, SETTLE_S = (30, 60, 120), 10.0
+INTERVALS_MS, SETTLE_S = (120, 250, 500), 30.0
 RATES = (1_000, 5_000)
 TEXT = "the quick brown fox jumps over the lazy dog again and again"
 INTRO = (
