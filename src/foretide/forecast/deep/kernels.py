@@ -14,7 +14,7 @@ import numpy as np
 from foretide._numba import njit
 from foretide.forecast.deep.minmax import Floats32
 
-__all__ = ["gru_states", "lstm_states"]
+__all__ = ["dense", "gru_states", "lstm_states"]
 
 _ONE = np.float32(1.0)
 
@@ -84,3 +84,16 @@ def lstm_states(rows: Floats32, taken: Floats32, recurrent: Floats32, bias: Floa
                     carry[i] = _logistic(total[f]) * carry[i] + _logistic(total[i]) * math.tanh(total[g])
                     state[i] = _logistic(total[o]) * math.tanh(carry[i])
     return states
+
+
+@njit
+def dense(states: Floats32, output: Floats32, bias: Floats32) -> Floats32:
+    """Return the dense layer's values for every row.
+
+    A product of matrices may round a row otherwise when it comes with others, by the processor's kernels.
+    """
+    ahead = np.empty((states.shape[0], bias.size), dtype=np.float32)
+    for row in range(states.shape[0]):
+        ahead[row] = bias
+        _pull(states[row], output, ahead[row])
+    return ahead

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from foretide.errors import ForecastError
-from foretide.forecast.deep.kernels import gru_states, lstm_states
+from foretide.forecast.deep.kernels import dense, gru_states, lstm_states
 from foretide.forecast.deep.minmax import Floats32
 
 __all__ = ["GATES", "Cell", "Weights"]
@@ -104,7 +104,7 @@ class Weights:
             states = gru_states(rows, self.input, self.recurrent, self.bias, self.reset_bias)
         else:
             states = lstm_states(rows, self.input, self.recurrent, self.bias)
-        ahead: Floats32 = states @ self.output + self.output_bias
+        ahead = dense(states, self.output, self.output_bias)
         return ahead + rows[:, -1:] if self.anchored else ahead
 
 
