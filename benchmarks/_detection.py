@@ -36,8 +36,12 @@ def detection(
     exchanged: bool = False,
     queued: bool = False,
     replicas: tuple[int, int, int] = (1, 8, 1),
+    sink: Mapping[str, Any] | None = None,
 ) -> Topology:
-    """Return the topology: chained by default, or with an exchange or a queue on each edge between two operators."""
+    """Return the topology: chained by default, or with an exchange or a queue on each edge between two operators.
+
+    Rows are dropped in the end, unless options of a sink are given.
+    """
     job = flow("detection")
     stream = job.source("tweets", "trace", payload="tweets", **source)
     for place, (id, function) in enumerate(FUNCTIONS.items()):
@@ -45,7 +49,7 @@ def detection(
         stream = stream.operator(
             id, function, mode="arrow", grouping=grouping, queued=queued and place > 0, replicas=replicas
         )
-    stream.sink("out")
+    stream.sink("out", **(sink or {}))
     return job.build()
 
 

@@ -1,9 +1,10 @@
-"""How long until latency is as before, after an executor is killed, and after the driver is and starts again at once.
+"""How long until latency is as before, after an executor, a worker or the driver is killed, which starts again at once.
 
 The Twitter detection at an even rate, on a cluster of two executors in processes of their own, all of it in a process
-that can be killed. Each fault comes in a stretch of calm: the p95 of batches is noted, something is killed, and time
-runs until three batches in a row have a p95 of at most 1.25 times that. What waited meanwhile is through by then, since
-its latency counts too. With a dead driver goes Spark's virtual machine; the seconds have its start in them.
+that can be killed; first in batches, then live, to a topic. Each fault comes in a stretch of calm: the p95 of batches
+is noted, something is killed, and time runs until three batches in a row have a p95 of at most 1.25 times that. What
+waited meanwhile is through by then, since its latency counts too. Batches of a live stage are seconds. With a dead
+driver goes Spark's virtual machine; the seconds have its start in them.
 """
 
 from __future__ import annotations
@@ -24,21 +25,34 @@ import psutil
 from _detection import detection
 from _harness import Measured, Options, Ratio, kept_rows, parse_options, progress, report
 from _streams import constant_trace, open_session, scratch
+from foretide.kafka import Broker, Cluster
 from foretide.spark import EngineSettings, start
+from foretide.topology import Topology
 
 RATE = 1_000
 # Batches in a row that must be as before, and how much longer than before that may be.
 CALM, LONGER = 3, 1.25
 TIMEOUT_S = 180.0
-DRIVE = "--drive"
+DRIVE, TOPIC = "--drive", "detected"
+# What is killed, in batches and live, and the seconds within which all is to be as before.
+FAULTS = {
+    "executor": ("an executor killed", 10.0),
+    "driver": ("the driver killed and started again", 30.0),
+    "live executor": ("live, an executor killed", 10.0),
+    "live worker": ("live, a worker killed", 10.0),
+}
 
 
-def drive(path: Path, master: str) -> None:
-    """Run the topology until this process is killed, and write down every batch."""
+def drive(path: Path, master: str, servers: str) -> None:
+    """Run the topology until this process is killed, live where there is a broker, and write down every batch."""
     spark = open_session(master, {"spark.task.maxFailures": "8", "spark.ui.showConsoleProgress": "false"})
-    topology = detection({"trace": str(path / "trace.csv")}, replicas=(1, 4, 1))
+    topology = topology_for(path, servers)
+    settings = EngineSettings(trigger_s=0.25, kept_batches=10_000, live=bool(servers))
     written = 0
-    with start(topology, spark, path / "run", EngineSettings(trigger_s=0.25, kept_batches=10_000)) as running:
+    with start(topology, spark, path / "run", settings) as running:
+        if servers:  # as many tasks as there are executors, in a stage that is one chain
+            first, *others = (operator.id for operator in topology.operators)
+            running.change_replicas({first: 2, **dict.fromkeys(others, 0)})
         with (path / "batches.jsonl").open("a", encoding="utf-8") as file:
             while True:
                 running.check()
@@ -52,17 +66,23 @@ def drive(path: Path, master: str) -> None:
                 time.sleep(0.05)
 
 
+def topology_for(path: Path, servers: str) -> Topology:
+    """Return the topology; it sends what it found to a topic where there is a broker."""
+    sink = {"kind": "kafka", "servers": servers, "topic": TOPIC} if servers else None
+    return detection({"trace": str(path / "trace.csv")}, replicas=(1, 4, 1), sink=sink)
+
+
 class Driven:
     """The process that runs the topology, and what it wrote down."""
 
-    def __init__(self, path: Path, master: str) -> None:
-        self._path, self._master = path, master
+    def __init__(self, path: Path, master: str, servers: str = "") -> None:
+        self._path, self._arguments = path, [str(path), master, servers]
         self.start()
 
     def start(self) -> None:
         """Start it; one that ran before goes on where it was."""
         with (self._path / "log").open("ab") as log:
-            command = [sys.executable, __file__, DRIVE, str(self._path), self._master]
+            command = [sys.executable, __file__, DRIVE, *self._arguments]
             self._process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
 
     def kill(self) -> None:
@@ -72,12 +92,21 @@ class Driven:
 
     def kill_executor(self) -> None:
         """Kill an executor; where Spark runs in one process, a Python worker."""
-        below = psutil.Process(self._process.pid).children(recursive=True)
-        for word in ("CoarseGrainedExecutorBackend", "foretide.spark.pool.daemon"):
-            found = [process for process in below if word in _command(process)]
-            if found:
-                found[-1].kill()
-                return
+        executors = [process for process in self._below() if "CoarseGrainedExecutorBackend" in _command(process)]
+        if executors:
+            executors[-1].kill()
+        else:
+            self.kill_worker()
+
+    def kill_worker(self) -> None:
+        """Kill the Python worker that has computed most: others may have nothing to do."""
+        daemons = [process for process in self._below() if "-m foretide.spark.pool.daemon" in _command(process)]
+        numbers = {process.pid for process in daemons}
+        workers = [process for process in daemons if process.ppid() in numbers]
+        max(workers, key=lambda process: process.cpu_times().user).kill()
+
+    def _below(self) -> list[psutil.Process]:
+        return psutil.Process(self._process.pid).children(recursive=True)
 
     def since(self, at_s: float) -> list[dict[str, float]]:
         """Return the batches that began after an instant."""
@@ -117,39 +146,48 @@ def seconds_until_calm(driven: Driven, fault: Callable[[], None], steady_s: floa
 
 
 def measure(options: Options) -> dict[str, list[dict[str, float]]]:
-    """Return what each fault cost, round by round, all in one run that goes on and on."""
+    """Return what each fault cost, round by round, in a run of batches that goes on and on, and in a live one."""
+    with scratch() as path, Broker(path / "broker", port=0) as broker:
+        Cluster(broker.servers, "benchmark").ensure_topic(TOPIC, 3)
+        return {**_measure(options, path / "batches", ""), **_measure(options, path / "live", broker.servers)}
+
+
+def _measure(options: Options, path: Path, servers: str) -> dict[str, list[dict[str, float]]]:
     steady_s = options.size(15.0, quick=5.0, smoke=1.0)
-    found: dict[str, list[dict[str, float]]] = {"executor": [], "driver": []}
-    with scratch() as path:
-        Path(constant_trace(path, options.size(RATE, RATE, 100), 3_600)).rename(path / "trace.csv")
-        driven = Driven(path, options.size("local-cluster[2,1,1024]", "local-cluster[2,1,1024]", "local[2]"))
+    path.mkdir()
+    Path(constant_trace(path, options.size(RATE, RATE, 100), 3_600)).rename(path / "trace.csv")
+    driven = Driven(path, options.size("local-cluster[2,1,1024]", "local-cluster[2,1,1024]", "local[2]"), servers)
 
-        def restart() -> None:
-            driven.kill()
-            driven.start()
+    def restart() -> None:
+        driven.kill()
+        driven.start()
 
-        try:
-            driven.wait(lambda: len(driven.since(0.0)) > CALM)
-            for number in range(options.repeats):
-                for name, fault in (("executor", driven.kill_executor), ("driver", restart)):
-                    found[name].append(seconds_until_calm(driven, fault, steady_s))
-                    progress(f"  {number + 1}/{options.repeats}  {name}: {found[name][-1]['seconds']:.1f} s")
-        finally:
-            driven.kill()
+    faults = {"executor": driven.kill_executor, "driver": restart}
+    if servers:
+        faults = {"live executor": driven.kill_executor, "live worker": driven.kill_worker}
+    found: dict[str, list[dict[str, float]]] = {name: [] for name in faults}
+    try:
+        driven.wait(lambda: len(driven.since(0.0)) > CALM)
+        for number in range(options.repeats):
+            for name, fault in faults.items():
+                found[name].append(seconds_until_calm(driven, fault, steady_s))
+                progress(f"  {number + 1}/{options.repeats}  {name}: {found[name][-1]['seconds']:.1f} s")
+    finally:
+        driven.kill()
     return found
 
 
 def main() -> None:
     if DRIVE in sys.argv:
-        drive(Path(sys.argv[-2]), sys.argv[-1])
+        path, master, servers = sys.argv[-3:]
+        drive(Path(path), master, servers)
         return
     options = parse_options(__doc__)
-    progress("recovery: an executor killed, the driver killed and started again")
+    progress(f"recovery: {', '.join(what for what, _ in FAULTS.values())}")
     found: dict[str, Any] = measure(options)
-    targets = {"executor": ("an executor killed", 10.0), "driver": ("the driver killed and started again", 30.0)}
     lines = [
         Measured(f"back to the latency before: {what}", "seconds", "at most", target, _seconds(found[name]))
-        for name, (what, target) in targets.items()
+        for name, (what, target) in FAULTS.items()
     ]
     intro = f"The Twitter detection at {RATE:,} events/s on two executors of one core each. Seconds, not ratios."
     report("recovery", "Recovery", lines, {"faults": found}, options, intro=intro)
