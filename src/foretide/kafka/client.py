@@ -97,7 +97,8 @@ class Cluster:
             "bootstrap.servers": self.servers,
             # Otherwise the library writes to standard error that a broker is away; our own log says so.
             "log_level": 0,
-            # A broker that is back is noticed within a second, not ten.
+            # A broker that is back is noticed within a second, not ten. The first connection waits for the least, too.
+            "reconnect.backoff.ms": 10,
             "reconnect.backoff.max.ms": 1_000,
         }
         return {**common, **given, **self.options}
@@ -112,6 +113,31 @@ class Cluster:
             enable_idempotence=True, acks="all", linger_ms=5, message_max_bytes=64 << 20, compression_type="lz4"
         )
         return _shared(("producer", self.key), lambda: confluent().Producer(config))
+
+    def connect(self, client: Any, topic: str) -> Any:
+        """Connect a client, and return what the broker says about a topic that the client is for.
+
+        One that is not connected looks in vain for whoever coordinates its transactions or its group, and again only
+        after half a second. The first answer makes brokers known, and the connection that it came over is given up; the
+        second finds one that stays.
+        """
+        for _ in range(2):
+            found = client.list_topics(topic, timeout=self.request_s)
+        return found
+
+    def transactional(self, name: str, topic: str, linger_ms: float) -> Any:
+        """Return a new producer for transactions under a name, which is connected; `topic` is one that it sends to."""
+        producer = confluent().Producer(
+            self.config(
+                transactional_id=name,
+                linger_ms=linger_ms,
+                compression_type="lz4",
+                queue_buffering_max_messages=1_000_000,
+                message_max_bytes=64 << 20,
+            )
+        )
+        self.connect(producer, topic)
+        return producer
 
     def make_consumer(self, **more: Any) -> Any:
         """Return a new consumer that belongs to no group: whoever uses it says where to read.

@@ -177,7 +177,8 @@ class StrandReader:
                 fetch_queue_backoff_ms=2,
                 queued_min_messages=10_000,
             )
-            found = self._ask(self._consumer)
+            consumer, cluster = self._consumer, self._cluster
+            found = cluster.retry(lambda: cluster.connect(consumer, strand.topic))
             if found.topics[strand.topic].error is not None:
                 self._cluster.partitions(strand.topic)
         self._connect()
@@ -185,20 +186,8 @@ class StrandReader:
     def _connect(self) -> None:
         """Make the connection by which is written."""
         if self._producer is None:
-            self._producer = confluent().Producer(
-                self._cluster.config(
-                    transactional_id=self.strand.name,
-                    linger_ms=0,
-                    compression_type="lz4",
-                    queue_buffering_max_messages=1_000_000,
-                    message_max_bytes=64 << 20,
-                )
-            )
-            self._ask(self._producer)
-
-    def _ask(self, client: Any) -> Any:
-        """Return what the broker says about the topic; the client is connected then."""
-        return self._cluster.retry(lambda: client.list_topics(self.strand.topic, timeout=self._cluster.request_s))
+            cluster, strand = self._cluster, self.strand
+            self._producer = cluster.retry(lambda: cluster.transactional(strand.name, strand.topic, linger_ms=0))
 
     def _take(self) -> None:
         library, strand = confluent(), self.strand
@@ -272,11 +261,8 @@ class StrandReader:
         return False
 
 
-def fence(cluster: Cluster, name: str) -> None:
+def fence(cluster: Cluster, name: str, topic: str) -> None:
     """Take a strand from whoever has it, by the id of its transactions, and leave it to the next one that takes it."""
-
-    def take() -> None:
-        producer = confluent().Producer(cluster.config(transactional_id=name))
-        producer.init_transactions(cluster.request_s * 2)
-
-    cluster.retry(take)
+    cluster.retry(
+        lambda: cluster.transactional(name, topic, linger_ms=0).init_transactions(cluster.request_s * 2),
+    )

@@ -170,14 +170,7 @@ class TransactionalWriter:
             self._connecting = None
 
     def _open(self) -> Any:
-        config = self._cluster.config(
-            transactional_id=self._name,
-            linger_ms=5,
-            compression_type="lz4",
-            queue_buffering_max_messages=1_000_000,
-            message_max_bytes=64 << 20,
-        )
-        producer = confluent().Producer(config)
+        producer = self._cluster.transactional(self._name, self._topic, linger_ms=5)
         producer.init_transactions(self._cluster.request_s * 2)
         return producer
 
@@ -195,8 +188,9 @@ class TransactionalWriter:
         """Return the last batch that was committed, -1 before the first."""
         library = confluent()
         if self._ledger is None:
-            config = self._cluster.config(group_id=self._name, enable_auto_commit=False)
-            self._ledger = library.Consumer(config)
+            ledger = library.Consumer(self._cluster.config(group_id=self._name, enable_auto_commit=False))
+            self._cluster.connect(ledger, self._topic)
+            self._ledger = ledger
         place = library.TopicPartition(self._topic, 0)
         [found] = self._ledger.committed([place], self._cluster.request_s)
         if found.error is not None:

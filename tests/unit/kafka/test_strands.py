@@ -84,7 +84,7 @@ def test_a_strand_is_fenced_off_without_being_read(topics: Topics) -> None:
     reader = copy.reader()
     reader.take()
     messages = copy.poll(reader, 10)
-    fence(topics.cluster, copy.strand.name)
+    fence(topics.cluster, copy.strand.name, copy.source)
     with pytest.raises(StrandLost):
         copy.commit(reader, messages)
     assert copy.ids() == []

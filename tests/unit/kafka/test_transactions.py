@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
+import confluent_kafka
 import pyarrow as pa
 import pytest
 
@@ -85,6 +86,25 @@ def test_a_writer_that_is_closed_does_not_wait_for_a_broker(cluster: Cluster, to
     writer.close()
     with pytest.raises(BrokerError, match="stopped"):
         writer.send(0, rows("a"))
+
+
+def test_a_producer_is_connected_before_it_looks_for_the_coordinator_of_its_transactions(
+    cluster: Cluster, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[str] = []
+
+    class Noted(confluent_kafka.Producer):  # type: ignore[misc]
+        def list_topics(self, *arguments: Any, **options: Any) -> Any:
+            calls.append("connect")
+            return super().list_topics(*arguments, **options)
+
+        def init_transactions(self, *arguments: Any) -> Any:
+            calls.append("look")
+            return super().init_transactions(*arguments)
+
+    monkeypatch.setattr(confluent_kafka, "Producer", Noted)
+    TransactionalWriter(cluster, topic, f"{topic}-run").send(0, rows("a"))
+    assert calls == ["connect", "connect", "look"]
 
 
 class TestAttemptsAtTheSameTask:

@@ -48,7 +48,7 @@ class KafkaBooks:
 
     def fence(self, strand: str) -> None:
         """Take a strand from whoever has it, by the id of its transactions."""
-        fence(self.cluster, strand)
+        fence(self.cluster, strand, self.letters)
 
     def committed(self, plan: KafkaSourcePlan, strands: Sequence[str], partitions: Sequence[int]) -> dict[int, int]:
         """Return the offsets of the group."""
