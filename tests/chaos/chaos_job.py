@@ -59,7 +59,7 @@ def topology(given: dict[str, Any]) -> Topology:
         rows = rows.operator("count", count, mode="arrow", key="word", state="n long", replicas=(1, 3))
     rows = rows.operator("finish", finish, mode="arrow", queued=not live, replicas=(1, 3))
     if "topic" in given["sinks"]:
-        rows.sink("topic", "kafka", servers=servers, topic=given["sink"], written_by=given["written_by"])
+        rows.sink("topic", "kafka", servers=servers, topic=given["sink"])
     if "table" in given["sinks"]:
         rows.sink("table", "postgres", url=given["database"], table="results")
     return job.build()

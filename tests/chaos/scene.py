@@ -122,8 +122,6 @@ class Scene:
             "servers": self.broker.servers,
             "source": "events",
             "sink": "results",
-            # Batches are small: unless tasks are told to, the driver sends them.
-            "written_by": "tasks" if self._seed % 2 else "auto",
             "sinks": self._sinks,
             "live": self._live,
             "database": self.database.url("chaos"),

@@ -73,7 +73,7 @@ job = flow("outside")
 rows = job.source("in", "kafka", servers=SERVERS, topic=GIVEN, schema="id long, text string").operator(
     "twice", twice, schema="id long, twice long", replicas=(2, 2)
 )
-rows.sink("topic", "kafka", servers=SERVERS, topic=MADE, key="id", written_by="tasks")
+rows.sink("topic", "kafka", servers=SERVERS, topic=MADE, key="id")
 rows.sink("table", "postgres", url=URL, table="made")
 topology = job.build()
 """

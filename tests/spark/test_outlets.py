@@ -23,7 +23,6 @@ from foretide.kafka import Broker
 from foretide.spark import EngineSettings, start
 from foretide.spark.batches.ends import StageEnds
 from foretide.spark.errors import OperatorError
-from foretide.spark.sinks import kafka as kafka_sinks
 from foretide.topology import Topology
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
@@ -48,7 +47,7 @@ def place(request: pytest.FixtureRequest, kafka: Broker, postgres: PostgresServe
     if request.param == "kafka":
         topics = Topics(kafka)
         topic = topics.create()
-        options = {"kind": "kafka", "servers": kafka.servers, "topic": topic, "patience_s": 30.0, "written_by": "tasks"}
+        options = {"kind": "kafka", "servers": kafka.servers, "topic": topic, "patience_s": 30.0}
         yield Place(options, lambda: Counter(row["id"] for row in topics.read(topic)))
         return
     schema = postgres.new_schema()
@@ -173,50 +172,3 @@ def test_the_driver_writes_where_it_is_told_to(spark: SparkSession, place: Place
     run(topology(trace, place), spark, tmp_path)
     assert place.ids() == EVERY
     assert not list(tmp_path.glob("stages/*/deals/*"))
-
-
-class TestWhereBatchesAreSmall:
-    """In Kafka, the driver sends what is small, and tasks what is large."""
-
-    @pytest.fixture
-    def senders(self, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-        """Return who has sent each batch, once they are sent."""
-        found: list[str] = []
-        commit = StageEnds.commit
-
-        def seen(self: StageEnds, batch_id: int, results: Any, collected: Any, *more: Any) -> Any:
-            found.append("driver" if collected else "tasks")
-            return commit(self, batch_id, results, collected, *more)
-
-        monkeypatch.setattr(StageEnds, "commit", seen)
-        return found
-
-    @pytest.mark.parametrize("place", ["kafka"], indirect=True)
-    def test_the_driver_sends_them(
-        self, spark: SparkSession, place: Place, trace: str, tmp_path: Path, senders: list[str]
-    ) -> None:
-        place.options["written_by"] = "auto"
-        run(topology(trace, place), spark, tmp_path)
-        assert place.ids() == EVERY and set(senders) == {"driver"}
-
-    @pytest.mark.parametrize("place", ["kafka"], indirect=True)
-    def test_a_batch_that_tasks_have_sent_is_theirs_after_a_restart_though_it_seems_small_then(
-        self, spark: SparkSession, place: Place, trace: str, tmp_path: Path, senders: list[str]
-    ) -> None:
-        place.options["written_by"] = "auto"
-        commit = StageEnds.commit
-
-        def crash(self: StageEnds, batch_id: int, *more: Any) -> Any:
-            if batch_id == 1:
-                raise RuntimeError("the driver is gone")
-            return commit(self, batch_id, *more)
-
-        with pytest.MonkeyPatch.context() as patch:
-            # Nothing is known of the first batch; the others are worth it then.
-            patch.setattr(kafka_sinks, "_WORTH_BYTES", 1_000)
-            patch.setattr(StageEnds, "commit", crash)
-            with pytest.raises(Exception, match="the driver is gone"):
-                run(topology(trace, place), spark, tmp_path)
-        assert EVENTS / 3 < place.ids().total() < EVENTS
-        run(topology(trace, place), spark, tmp_path)
-        assert place.ids() == EVERY and senders == ["driver", "tasks", "driver"]

@@ -31,7 +31,7 @@ _PARTITIONS = "tasks that stay read whole partitions, so they do not outnumber t
 _SINKS = {
     "none": "tasks count the rows and drop them",
     "parquet": "tasks write files, the driver puts them in place",
-    "kafka": "tasks send messages, each in a transaction of its own; those of a small batch the driver sends",
+    "kafka": "tasks send messages, each in a transaction of its own",
     "postgres": "tasks copy the rows to the server, each in a transaction of its own",
     "sqlite": "the driver writes the rows, in one transaction",
     "memory": "the driver keeps the rows",

@@ -148,9 +148,8 @@ class KafkaSinkPlan:
         The column that becomes the key of a message.
     headers : tuple of str
         Columns that become headers.
-    written_by : {"auto", "tasks", "driver"}
-        Whether each task sends its rows in a transaction of its own, or the driver all rows of a batch in one; or the
-        one for large batches, and the other for small ones.
+    written_by : {"tasks", "driver"}
+        Whether each task sends its rows in a transaction of its own, or the driver all rows of a batch in one.
     """
 
     cluster: Cluster
@@ -159,7 +158,7 @@ class KafkaSinkPlan:
     column: str = "value"
     key: str | None = None
     headers: tuple[str, ...] = field(default=())
-    written_by: str = "auto"
+    written_by: str = "tasks"
 
     @classmethod
     def of(cls, id: str, options: Mapping[str, Any]) -> KafkaSinkPlan:
@@ -183,7 +182,7 @@ class KafkaSinkPlan:
             str(options.get("column", "value")),
             None if options.get("key") is None else str(options["key"]),
             (headers,) if isinstance(headers, str) else tuple(headers),
-            _choice(who, options, "written_by", ("auto", "tasks", "driver"), "auto"),
+            _choice(who, options, "written_by", ("tasks", "driver"), "tasks"),
         )
 
 

@@ -157,18 +157,17 @@ _DECLARED = (*(field.name for field in fields(Operator)), "inputs", "grouping", 
 
 
 def written_by(kind: str, options: Mapping[str, Any]) -> str:
-    """Return who writes to a sink: ``tasks``, each its rows, or the ``driver`` those of a batch; ``auto`` is both.
+    """Return who writes to a sink: ``tasks``, each its rows, or the ``driver`` those of a batch.
 
     Rows with a key that replace each other are the driver's, unless the user says otherwise: tasks would overtake each
     other. Where tasks get other rows when a batch runs again, the driver writes in any case (ADR 0026).
 
     >>> written_by("kafka", {}), written_by("postgres", {"keys": ["id"]}), written_by("sqlite", {})
-    ('auto', 'driver', 'driver')
+    ('tasks', 'driver', 'driver')
     """
     if kind not in ("kafka", "postgres"):
         return "tasks" if kind in ("none", "parquet") else "driver"
-    usual = "auto" if kind == "kafka" else "driver" if options.get("keys") else "tasks"
-    return str(options.get("written_by") or usual)
+    return str(options.get("written_by") or ("driver" if options.get("keys") else "tasks"))
 
 
 def register_source_kind(kind: str, options: KindOptions) -> None:

@@ -7,7 +7,7 @@ as the first attempt did, whatever the plan, the loads and the speeds of workers
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,7 +35,7 @@ class Deal:
     partitions : mapping of str to array
         The task of each partition of a state, by operator.
     outlets : frozenset of str
-        The sinks that tasks send the rows of this batch to themselves.
+        The sinks that tasks send rows to.
     """
 
     replicas: Mapping[str, int]
@@ -62,11 +62,10 @@ class DealBook:
         self._depot, self._stage = depot, stage
         self._old: list[str] | None = None
 
-    def settle(self, batch_id: int, make: Callable[[], Deal], outlets: Collection[str]) -> Deal:
+    def settle(self, batch_id: int, make: Callable[[], Deal]) -> Deal:
         """Return the deal of a batch: the one it was first run by, or else a new one, which is written down.
 
-        Batches come in order: when one is dealt, those before it are through. `outlets` are the sinks that tasks may
-        send rows to; without any, nothing is written.
+        Batches come in order: when one is dealt, those before it are through.
 
         Raises
         ------
@@ -74,18 +73,18 @@ class DealBook:
             When the batch was begun with rows sent out otherwise, or by a version whose deals cannot be read.
         """
         name, deal = f"{batch_id:09d}", make()
-        # The first batch since the start may have been begun when there were outlets, though there are none now.
-        is_new = self._depot.put_if_absent(name, pickle.dumps(deal)) if outlets else self._old is not None
+        # Without outlets nothing is written; but the first batch since the start may have been begun when there were.
+        is_new = self._depot.put_if_absent(name, pickle.dumps(deal)) if deal.outlets else self._old is not None
         found = deal if is_new else self._read(name) or deal
-        if not found.outlets <= set(outlets):
+        if found.outlets != deal.outlets:
             raise ConfigError(
                 f"stage {self._stage!r}, whose batch {batch_id} was begun before",
-                expected=f"tasks to write to the sinks it was begun with: {_names(found.outlets)}",
-                got=f"{_names(outlets)} with written_by='tasks' or 'auto'",
+                expected=f"written_by='tasks' for the sinks it was begun with: {_names(found.outlets)}",
+                got=_names(deal.outlets),
                 remedy="change written_by back until the run has been stopped after a whole batch",
             )
         self._forget_before(name)
-        self._old = [name] if outlets else []
+        self._old = [name] if deal.outlets else []
         return found
 
     def _read(self, name: str) -> Deal | None:
@@ -110,5 +109,5 @@ class DealBook:
             self._depot.delete(old)
 
 
-def _names(sinks: Collection[str]) -> str:
+def _names(sinks: frozenset[str]) -> str:
     return ", ".join(sorted(sinks)) or "none"

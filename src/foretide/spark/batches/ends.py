@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -77,34 +77,25 @@ class StageEnds:
             plan.number: plan.edge.end for plan in (*stage.inputs, *stage.edges) if plan.edge.end in self.sinks
         }
         found = {id: sink.outlet for id, sink in self.sinks.items() if repeatable and isinstance(sink, OutletSink)}
-        #: What tasks may send rows out with, by sink.
+        #: What tasks send rows out with, by sink.
         self.outlets: dict[str, Outlet] = {id: outlet for id, outlet in found.items() if outlet is not None}
-        # Bytes that have left for sinks for each row that came, in the last batch that had any.
-        self._row_bytes = 0.0
 
-    def worthwhile(self, rows: int) -> frozenset[str]:
-        """Return the sinks to which tasks send a batch of so many rows themselves; the driver sends what is small."""
-        expected = rows * self._row_bytes
-        return frozenset(id for id, outlet in self.outlets.items() if expected >= outlet.worth_bytes)
-
-    def weigh(self, rows: int, results: Sequence[Mapping[str, Any]]) -> None:
-        """Take note of how many bytes the rows of a batch have become where they leave."""
-        if rows:
-            self._row_bytes = sum(result["leaving_bytes"] for result in results) / rows
-
-    def collected(self, outlets: Collection[str]) -> frozenset[int]:
-        """Return the edges whose rows come to the driver, where tasks send to some sinks themselves."""
+    @property
+    def collected(self) -> frozenset[int]:
+        """The edges whose rows come to the driver."""
         return frozenset(
-            number for number, id in self._sink_edges.items() if self.sinks[id].collects and id not in outlets
+            number for number, id in self._sink_edges.items() if self.sinks[id].collects and id not in self.outlets
         )
 
-    def outlet_edges(self, outlets: Collection[str]) -> dict[int, Outlet]:
-        """Return what tasks send rows out with, by edge."""
-        return {number: self.outlets[id] for number, id in self._sink_edges.items() if id in outlets}
+    @property
+    def outlet_edges(self) -> dict[int, Outlet]:
+        """What tasks send rows out with, by edge."""
+        return {number: self.outlets[id] for number, id in self._sink_edges.items() if id in self.outlets}
 
-    def encoders(self, outlets: Collection[str]) -> dict[int, Callable[[pa.RecordBatch], pa.RecordBatch]]:
-        """Return what tasks do to rows before they go to a sink on the driver, by edge."""
-        sinks = {number: self.sinks[self._sink_edges[number]] for number in self.collected(outlets)}
+    @property
+    def encoders(self) -> dict[int, Callable[[pa.RecordBatch], pa.RecordBatch]]:
+        """What tasks do to rows before they go to a sink on the driver, by edge."""
+        sinks = {number: self.sinks[self._sink_edges[number]] for number in self.collected}
         return {number: sink.encoder for number, sink in sinks.items() if isinstance(sink, EncodingSink)}
 
     def begin(self, batch_id: int) -> dict[int, BatchWriter]:
@@ -136,7 +127,6 @@ class StageEnds:
         collected: Mapping[int, Sequence[pa.RecordBatch]],
         transactions: Mapping[int, BatchWriter],
         letters: Sequence[DeadLetter] = (),
-        outlets: Collection[str] = (),
     ) -> dict[int, Commit]:
         """Bring what tasks wrote, the rows that came to the driver, and letters that were found there to their ends.
 
@@ -156,7 +146,7 @@ class StageEnds:
             edges = [number for number, end in self._sink_edges.items() if end == id]
             batches = [batch for number in edges for batch in collected.get(number, ())]
             files = [info for number in edges for info in written.get(number, [])]
-            if id in outlets:
+            if id in self.outlets:
                 _send_for_tasks(self.outlets[id], batch_id, batches)
             else:
                 sink.commit(batch_id, files, join_rows(id, batches) if batches else None)

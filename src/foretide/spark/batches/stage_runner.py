@@ -259,7 +259,7 @@ class StageRunner:
             self._feed.finished()
             return
         config = self._runtime.read()
-        deal = self._deals.settle(batch_id, lambda: self._deal(config, rows), self._ends.outlets)
+        deal = self._deals.settle(batch_id, lambda: self._deal(config, rows))
         self._admission.expect(deal.slots)
         transactions = self._ends.begin(batch_id)
         first = self._feed.first_round(frame, deal.reading)
@@ -267,7 +267,7 @@ class StageRunner:
         letters = self._feed.letters()
         self._watch.look(done.results, rows or {}, letters)
         too_old = too_old_of(done.results, self._feed.too_old())
-        commits = self._ends.commit(batch_id, done.results, done.collected, transactions, letters, deal.outlets)
+        commits = self._ends.commit(batch_id, done.results, done.collected, transactions, letters)
         self._states.learn(commits, done.results, deal.tasks)
         dropped = self._drops.look(self._feed.dropped(), too_old, done.results)
         self._feed.finished()
@@ -321,7 +321,7 @@ class StageRunner:
             self._reading_tasks(rows, tasks),
             self._router.routes(tasks, config, self._cores),
             self._states.deal(tasks),
-            self._ends.worthwhile(sum((rows or {}).values())),
+            frozenset(self._ends.outlets),
         )
 
     def _order(
@@ -335,10 +335,10 @@ class StageRunner:
             routes={**deal.routes, **self._states.routes(deal.tasks, states)},
             states=states,
             writers=self._ends.writers(batch_id, transactions),
-            collected=self._ends.collected(deal.outlets),
-            encoders=self._ends.encoders(deal.outlets),
+            collected=self._ends.collected,
+            encoders=self._ends.encoders,
             letter_bytes=max(self.settings.letter_bytes // deal.tasks, _LEAST_LETTER_BYTES),
-            outlets=self._ends.outlet_edges(deal.outlets),
+            outlets=self._ends.outlet_edges,
         )
 
     def _learn(self, batch: BatchStatistics, results: Sequence[Mapping[str, Any]]) -> None:
@@ -353,7 +353,6 @@ class StageRunner:
         rows = sum(batch.rows.values())
         self._admission.learn(rows, batch.duration_s, work_s, batch.slots)
         self._admission.weigh(rows, sum(result["bytes"] for result in results))
-        self._ends.weigh(rows, results)
         first = [part for id, part in batch.by_operator().items() if id in self.stage.readers]
         self._reading.learn(rows, sum(part.busy_s for part in first))
         rule = self._runtime.read().hiring.get(self.stage.id)

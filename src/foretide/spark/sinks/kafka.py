@@ -1,7 +1,7 @@
 """Results into a Kafka topic, in transactions with the id of their batch (ADR 0013, 0026).
 
-Tasks turn rows into messages, and send them themselves where a batch is large (`foretide.spark.sinks.outlets`); those
-of a small one the driver sends together. See `foretide.kafka.transactions`.
+Tasks turn rows into messages. By default each sends its own (`foretide.spark.sinks.outlets`); else the driver sends
+those of a batch together. See `foretide.kafka.transactions`.
 """
 
 from __future__ import annotations
@@ -20,9 +20,6 @@ from foretide.spark.sinks.outlets import kept_connection
 from foretide.spark.tasks.contract import EdgeWriter
 
 __all__ = ["KafkaOutlet", "KafkaSink", "MessageEncoder"]
-
-# The driver sends so much in less time than tasks take to connect: a few tens of milliseconds, against some hundreds.
-_WORTH_BYTES = 4 << 20
 
 
 @dataclass(frozen=True)
@@ -65,14 +62,10 @@ class KafkaOutlet:
         Turns rows into messages.
     name : str
         What all transactions of the sink in this run are named after.
-    worth_bytes : int
-        How large a batch must be for its tasks to send it. A task connects anew wherever it comes to run, which takes
-        longer than the driver needs to send what is small.
     """
 
     encode: MessageEncoder
     name: str
-    worth_bytes: int = 0
 
     @property
     def sink(self) -> str:
@@ -124,9 +117,7 @@ class KafkaSink:
     @property
     def outlet(self) -> KafkaOutlet | None:
         """What tasks send with; None where the driver does."""
-        if self._plan.written_by == "driver":
-            return None
-        return KafkaOutlet(self.encoder, self._name, _WORTH_BYTES if self._plan.written_by == "auto" else 0)
+        return KafkaOutlet(self.encoder, self._name) if self._plan.written_by == "tasks" else None
 
     def committed(self, batch_id: int) -> bool:
         """Return whether the batch is in the topic."""

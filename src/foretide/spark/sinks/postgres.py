@@ -356,13 +356,8 @@ class PostgresOutlet:
         """Return rows as they are."""
         return rows
 
-    @property
-    def worth_bytes(self) -> int:
-        """Nothing: one connection serves all tasks of a worker."""
-        return 0
-
     def expect(self, batch_id: int, task: str) -> None:
-        """Do nothing, for the same reason."""
+        """Do nothing: one connection serves all tasks of a worker."""
 
     def send(self, batch_id: int, task: str, rows: Sequence[pa.RecordBatch]) -> None:
         """Write the rows of a task, unless they were written."""

@@ -52,11 +52,6 @@ class Outlet(Protocol):
         """Return rows as they are sent."""
         ...
 
-    @property
-    def worth_bytes(self) -> int:
-        """How large a batch must be for its tasks to send it; the driver sends a smaller one."""
-        ...
-
     def expect(self, batch_id: int, task: str) -> None:
         """Make ready to send rows of a task, while it works on them; it may come to nothing."""
         ...

@@ -80,7 +80,6 @@ class Work:
         # What leaves the topology from here, by the number of its edge, and whether the driver is to send it.
         self._leaving: dict[int, list[pa.RecordBatch]] = defaultdict(list)
         self._left_to_driver = False
-        self._leaving_bytes = 0
         self._too_old: dict[str, int] = defaultdict(int)
         self._routes = {number: route.at_barrier(replica) for number, route in order.routes.items()}
         self._first_id = first_row_id(order.batch_id, replica)
@@ -249,17 +248,13 @@ class Work:
             self._spread(plan, batch)
         elif number in self._order.collected:
             encode = self._order.encoders.get(number)
-            encoded = batch if encode is None else encode(batch)
-            self._parcels[number, 0].append(encoded)
-            self._leaving_bytes += encoded.nbytes
+            self._parcels[number, 0].append(batch if encode is None else encode(batch))
             self._arrived(batch)
         elif number in self._order.outlets:
             outlet = self._order.outlets[number]
             if number not in self._leaving:
                 outlet.expect(self._order.batch_id, self._name)
-            encoded = outlet.encode(batch)
-            self._leaving[number].append(encoded)
-            self._leaving_bytes += encoded.nbytes
+            self._leaving[number].append(outlet.encode(batch))
             self._arrived(batch)
         elif number in self._order.writers:
             # A file has one schema; rows of an operator that declares none may differ from batch to batch.
@@ -335,7 +330,6 @@ class Work:
             | self._on_frames,
             "edges": self._crossed,
             "bytes": self._bytes,
-            "leaving_bytes": self._leaving_bytes,
             "too_old": self._too_old,
             "executed": {
                 number: (keys[-_REPORTED:], times[-_REPORTED:]) for number, (keys, times) in self._executed.items()
