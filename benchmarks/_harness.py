@@ -22,6 +22,7 @@ from _report import (
     Ratio,
     Table,
     broken_rules,
+    origin,
     page_section,
     result,
     write_json,
@@ -34,6 +35,7 @@ __all__ = [
     "Options",
     "Ratio",
     "Table",
+    "Turns",
     "alternate",
     "between",
     "keep_row",
@@ -131,22 +133,59 @@ def rotated(items: Sequence[T], number: int) -> list[T]:
     return [*items[shift:], *items[:shift]]
 
 
+class Turns:
+    """Turns that are kept one by one, each with its commit, so that a benchmark goes on where it was stopped.
+
+    Parameters
+    ----------
+    path : Path
+        The file that they are kept in.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """All of them."""
+        return kept_rows(self._path)
+
+    def known(self, part: str) -> dict[tuple[str, int], Any]:
+        """Return what was measured in a part of the benchmark, by side and turn."""
+        return {(row["side"], row["turn"]): row["value"] for row in self.rows if row["part"] == part}
+
+    def keep(self, part: str, side: str, turn: int, value: object) -> None:
+        """Keep what a turn gave."""
+        keep_row({"part": part, "side": side, "turn": turn, "value": value, **origin()}, self._path)
+
+
 def alternate(
-    alternatives: Mapping[str, Callable[[], T]], repeats: int, *, warm_up: int = 1, show: Callable[[T], str] = str
+    alternatives: Mapping[str, Callable[[], T]],
+    repeats: int,
+    *,
+    warm_up: int = 1,
+    show: Callable[[T], str] = str,
+    turns: Turns | None = None,
+    part: str = "",
 ) -> dict[str, list[T]]:
     """Take the alternatives in turn and return what each turn gave; the first `warm_up` rounds do not count.
 
-    The order turns round from one round to the next, so that none always follows the same other one.
+    The order turns round from one round to the next, so that none always follows the same other one. Turns that are
+    kept in `turns`, under a part of the benchmark, are not taken again.
     """
     found: dict[str, list[T]] = {name: [] for name in alternatives}
-    for turn in range(-warm_up, repeats):
-        names = list(alternatives) if turn % 2 == 0 else list(alternatives)[::-1]
-        for name in names:
-            value = alternatives[name]()
-            label = "warm-up" if turn < 0 else f"{turn + 1}/{repeats}"
-            progress(f"  {label:>8}  {name}: {show(value)}")
+    known = {} if turns is None else turns.known(part)
+    is_done = all((name, turn) in known for name in alternatives for turn in range(repeats))
+    for turn in range(0 if is_done else -warm_up, repeats):
+        for name in list(alternatives)[:: 1 if turn % 2 == 0 else -1]:
+            if (name, turn) not in known:
+                known[name, turn] = alternatives[name]()
+                label = "warm-up" if turn < 0 else f"{turn + 1}/{repeats}"
+                progress(f"  {label:>8}  {name}: {show(known[name, turn])}")
+                if turns is not None and turn >= 0:
+                    turns.keep(part, name, turn, known[name, turn])
             if turn >= 0:
-                found[name].append(value)
+                found[name].append(known[name, turn])
     return found
 
 

@@ -13,6 +13,7 @@ import platform
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -31,6 +32,7 @@ __all__ = [
     "machine_facts",
     "markdown_table",
     "page_section",
+    "provenance",
     "result",
     "section_of",
     "targets_table",
@@ -219,6 +221,15 @@ def commit() -> str:
 def origin() -> dict[str, str]:
     """Return what a run that is kept for later has to tell of itself: the commit, and the processor."""
     return {"commit": commit(), "processor": _processor()}
+
+
+def provenance(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return which runs were made of which commit, on what: the page names only the one that it was written from."""
+    counts = Counter((row["commit"], row["processor"]) for row in rows)
+    runs = ", ".join(f"{count} of {made} ({processor})" for (made, processor), count in counts.items())
+    rounded = sum(bool(row.get("as_printed")) for row in rows)
+    note = f" Of {rounded} of them only what was printed is kept, rounded." if rounded else ""
+    return f"Runs by commit and processor: {runs}.{note}"
 
 
 def _git(*words: str) -> str:

@@ -21,7 +21,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -43,7 +42,7 @@ from _harness import (
     report,
     rotated,
 )
-from _report import origin, targets_table, write_section
+from _report import origin, provenance, targets_table, write_section
 from foretide.kafka.broker import Broker
 from standalone_cluster import standalone_cluster
 
@@ -289,15 +288,6 @@ def write(rows: Sequence[Mapping[str, Any]], options: Options) -> None:
     if not options.quick:
         link = "All of it, with the command that made it: [benchmarks.md](../benchmarks.md#attached-jobs)."
         write_section(GUIDE, "attach", f"{targets_table(lines)}\n\n{intro} {link}")
-
-
-def provenance(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return which runs were made of which commit, on what: the page names only the one that it was written from."""
-    counts = Counter((row["commit"], row["processor"]) for row in rows)
-    runs = ", ".join(f"{count} of {made} ({processor})" for (made, processor), count in counts.items())
-    rounded = sum(bool(row.get("as_printed")) for row in rows)
-    note = f" Of {rounded} of them only what was printed is kept, rounded." if rounded else ""
-    return f"Runs by commit and processor: {runs}.{note}"
 
 
 def summary(rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:

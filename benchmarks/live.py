@@ -3,7 +3,8 @@
 All read the same kind of topic and run the same four Python functions, in transactions, exactly once. PyFlink has them
 in one vectorised function, and that interval of checkpoints with which its p50 is least. Latency counts
 from the instant a producer has an event to the instant at which a reader of committed messages has what became of it;
-broker, producer and reader share the machine. Events that are lost or come twice end the benchmark.
+broker, producer and reader share the machine. Events that are lost or come twice end the benchmark. Turns are kept,
+with their commits, in `benchmarks/results/live.jsonl`: the same command goes on where it was stopped.
 """
 
 from __future__ import annotations
@@ -24,7 +25,19 @@ from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 from _flink import LIVE_JOB, MISSING, find_python, kafka_arguments, kafka_job, start_cluster
-from _harness import OF_TURNS, Measured, alternate, between, parse_options, progress, report
+from _harness import (
+    OF_TURNS,
+    QUICK,
+    RESULTS,
+    Measured,
+    Turns,
+    alternate,
+    between,
+    parse_options,
+    progress,
+    report,
+)
+from _report import provenance
 from _streams import open_session, scratch
 from foretide.kafka import Broker, Cluster
 from foretide.spark import EngineSettings, start
@@ -270,6 +283,10 @@ def main() -> None:
     # What the tests run has no PyFlink; a short run of it would say nothing.
     python = None if options.smoke else find_python()
     lines, details = [], {"partitions": PARTITIONS, "seconds": seconds}
+    kept = (QUICK if options.quick else RESULTS) / "live.jsonl"
+    if options.quick:
+        kept.unlink(missing_ok=True)
+    turns = Turns(kept)
     with scratch() as path, Broker(Path(path) / "kafka", port=0) as broker:
         for rate in rates:
             progress(f"live: {rate:,} events/s")
@@ -278,7 +295,9 @@ def main() -> None:
                 "batches": partial(latencies, spark, broker.servers, rate, seconds, live=False),
             }
             if python is not None:
-                interval_ms = best_interval_ms(python, broker.servers, rate, seconds)
+                sweep = {"PyFlink": partial(best_interval_ms, python, broker.servers, rate, seconds)}
+                swept = alternate(sweep, 1, warm_up=0, turns=turns, part=f"interval_ms_at_{rate}")
+                [interval_ms] = swept["PyFlink"]
                 details[f"interval_ms_at_{rate}"] = interval_ms
                 sides["PyFlink"] = partial(flink_latencies, python, broker.servers, rate, seconds, interval_ms)
             found = alternate(
@@ -286,6 +305,8 @@ def main() -> None:
                 options.repeats,
                 warm_up=options.warm_up,
                 show=lambda pair: f"p50 {1e3 * pair[0]:.0f} ms, p95 {1e3 * pair[1]:.0f} ms",
+                turns=turns,
+                part=f"at_{rate}",
             )
             details[f"at_{rate}"] = found
             for place, name in enumerate(("p50", "p95")):
@@ -306,6 +327,8 @@ def main() -> None:
             options.repeats,
             warm_up=options.warm_up,
             show=lambda rate: f"{rate:,.0f} events/s",
+            turns=turns,
+            part="events_per_s",
         )
         details["events_per_s"] = rates_of
         ratio = between(rates_of["live"], rates_of["batches"])
@@ -314,7 +337,14 @@ def main() -> None:
         if python is not None:
             interval_ms = details[f"interval_ms_at_{rates[0]}"]
             quiet["PyFlink"] = partial(flink_silence, python, broker.servers, seconds, interval_ms)
-        silences = alternate(quiet, options.repeats, warm_up=0, show=lambda gap_s: f"{1e3 * gap_s:.0f} ms")
+        silences = alternate(
+            quiet,
+            options.repeats,
+            warm_up=0,
+            show=lambda gap_s: f"{1e3 * gap_s:.0f} ms",
+            turns=turns,
+            part="silence_s",
+        )
         details["silence_s"], gaps = silences, silences["live"]
         against = between(gaps, silences["PyFlink"]) if python is not None else None
         what, itself = "longest silence at a change of replicas", between(gaps, [SILENCE_S] * len(gaps))
@@ -322,7 +352,7 @@ def main() -> None:
         note = MISSING if python is None else ""
         lines.append(Measured(what, "PyFlink's adaptive rescale", "at most", 0.2, against, note))
     spark.stop()
-    report("live", "Live stages", lines, details, options, intro=INTRO)
+    report("live", "Live stages", lines, details, options, intro=f"{INTRO} {provenance(turns.rows)}")
 
 
 if __name__ == "__main__":
