@@ -92,9 +92,11 @@ class Options:
         return 0 if self.smoke else 1
 
 
-def parse_options(description: str | None, repeats: int = 5, quick_repeats: int = 1) -> Options:
-    """Read the command line: ``--quick``, ``--smoke``, ``--repeats``, and where results go."""
-    parser = argparse.ArgumentParser(description=(description or "").splitlines()[0])
+def parse_options(
+    description: str | None, repeats: int = 5, quick_repeats: int = 1, own: Sequence[argparse.ArgumentParser] = ()
+) -> Options:
+    """Read the command line: ``--quick``, ``--smoke``, ``--repeats``, where results go, and what is a script's own."""
+    parser = argparse.ArgumentParser(description=(description or "").splitlines()[0], parents=own)
     parser.add_argument("--quick", action="store_true", help="a short run that shows that it works; kept in out/")
     parser.add_argument("--smoke", action="store_true", help="the shortest run there is, as in the tests; kept in out/")
     parser.add_argument("--repeats", type=int, help=f"turns of each alternative ({repeats}; quick: {quick_repeats})")

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -191,10 +190,10 @@ def connector(packages: Sequence[str]) -> str:
 
 def main() -> None:
     own = argparse.ArgumentParser(add_help=False)
-    own.add_argument("--connector", default=pyspark.__version__)
+    own.add_argument("--connector", default=pyspark.__version__, help="version of Spark's connector (that of PySpark)")
     own.add_argument("--jars", type=Path, help="a folder with the connector's jars, instead of fetching them")
-    given, sys.argv[1:] = own.parse_known_args()
-    options = parse_options(__doc__)
+    given, _ = own.parse_known_args()
+    options = parse_options(__doc__, own=[own])
     rows, batches = options.size((100_000, 10), quick=(20_000, 4), smoke=(200, 1))
     total = rows * (SKIPPED + batches)
     progress(f"Kafka: {total:,} events in batches of {rows:,}, {PARTITIONS} partitions, {SLOTS} slots")
