@@ -88,7 +88,7 @@ soak: venv java maven ## Run the long reliability tests: YARN, ten kills of the 
 chaos: venv java postgres maven ## Let a thousand things go wrong, and compare what comes out with what went in (about two hours on two cores)
 	$(BIN)/python tests/chaos/chaos_runs.py --runs 20 --faults 50
 
-bench-all: venv java flink ## Run all benchmarks but the longest, within two hours, and write their page; goes on where it was stopped
+bench-all: venv java maven flink ## Run all benchmarks but the longest, within two hours, and write their page; goes on where it was stopped
 	$(BIN)/python benchmarks/bench_all.py
 
 flink: .venv-flink/installed ## Install PyFlink, which the comparisons need, into an environment of its own

@@ -29,6 +29,7 @@ __all__ = [
     "Ratio",
     "Table",
     "broken_rules",
+    "is_current",
     "machine_facts",
     "markdown_table",
     "page_section",
@@ -216,6 +217,16 @@ def commit() -> str:
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
     return f"{last}+changes" if changed else last
+
+
+def is_current(found: Mapping[str, Any]) -> bool:
+    """Return whether nothing that a result depends on was changed since it was measured."""
+    code = ("../src", "../examples", "_*.py", f"{found['name']}.py")
+    try:
+        # Fails for a commit that is not known, or that others were laid on before they were kept.
+        return not _git("diff", "--name-only", f"{found['commit']}..HEAD", "--", *code)
+    except (OSError, subprocess.CalledProcessError):
+        return False
 
 
 def origin() -> dict[str, str]:

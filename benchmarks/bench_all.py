@@ -1,8 +1,8 @@
 """All benchmarks one after another, and what stands first in their page: which targets are reached and which are not.
 
-Each runs as a process of its own and leaves its figures in ``benchmarks/results``. One whose figures are of the present
-commit is not run again, so the same command goes on where it was stopped. Those that take longest run with ``--long``
-only; of these, those that take hours go on where they were stopped, too.
+Each runs as a process of its own and leaves its figures in ``benchmarks/results``. One is not run again if neither the
+package, the examples nor its own code has changed since, so the same command goes on where it was stopped. Those that
+take longest run with ``--long`` only; of these, those that take hours go on where they were stopped, too.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from _harness import DOCUMENT, QUICK, RESULTS, progress
-from _report import Measured, broken_rules, commit, write_section
+from _report import Measured, broken_rules, is_current, write_section
 
 #: The benchmarks of the page, in its order.
 NAMES = (
@@ -70,7 +70,7 @@ def main() -> None:
     parser.add_argument("--only", action="append", choices=known, help="run this one; may be given again")
     parser.add_argument("--skip", action="append", choices=known, default=[], help="leave this one out")
     parser.add_argument("--long", action="store_true", help=f"also run what takes longest: {', '.join(LONG)}")
-    parser.add_argument("--again", action="store_true", help="run also what was measured at this commit")
+    parser.add_argument("--again", action="store_true", help="run also what was measured with the present code")
     parser.add_argument("--quick", action="store_true", help="short runs, kept in out/")
     parser.add_argument("--no-run", action="store_true", help="only put the overview together")
     parser.add_argument("--results", type=Path, help="the folder of the results")
@@ -80,7 +80,7 @@ def main() -> None:
     document = given.markdown or (QUICK / "benchmarks.md" if given.quick else DOCUMENT)
     wanted = given.only or (known if given.long else NAMES)
     names = [] if given.no_run else [name for name in wanted if name not in given.skip]
-    done = {} if given.again else {one["name"] for one in found(results) if one.get("commit") == commit()}
+    done = set() if given.again else {one["name"] for one in found(results) if is_current(one)}
     failed = [name for name in names if name not in done and not run(name, given.quick)]
     text = overview(found(results))
     write_section(document, "overview", text)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 from types import ModuleType
 
@@ -46,3 +47,42 @@ def test_facts_do_not_name_the_host(report: ModuleType, tmp_path: Path) -> None:
     assert facts["no-such-package"] == "not installed"
     report.write_json(tmp_path / "new" / "facts.json", facts)
     assert json.loads((tmp_path / "new" / "facts.json").read_text()) == facts
+
+
+@pytest.fixture
+def repository(report: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a repository with one commit, whose benchmarks are those that the reports know."""
+    for name in ("benchmarks/speed.py", "benchmarks/other.py", "src/package.py", "docs/page.md"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("first\n")
+    git(tmp_path, "init", "-q")
+    commit_all(tmp_path)
+    monkeypatch.setattr(report, "_HERE", tmp_path / "benchmarks")
+    return tmp_path
+
+
+def git(folder: Path, *words: str) -> None:
+    subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b", *words], cwd=folder, check=True)
+
+
+def commit_all(folder: Path) -> None:
+    git(folder, "add", ".")
+    git(folder, "commit", "-qm", "change")
+
+
+@pytest.mark.parametrize(
+    ("changed", "current"),
+    [("docs/page.md", True), ("benchmarks/other.py", True), ("benchmarks/speed.py", False), ("src/package.py", False)],
+)
+def test_a_result_holds_until_its_code_changes(
+    report: ModuleType, repository: Path, changed: str, current: bool
+) -> None:
+    found = {"name": "speed", "commit": report.commit()}
+    (repository / changed).write_text("second\n")
+    commit_all(repository)
+    assert report.is_current(found) is current
+
+
+@pytest.mark.parametrize("commit", ["unknown", "1234567", "HEAD+changes"])
+def test_a_result_of_an_unknown_commit_is_not_current(report: ModuleType, repository: Path, commit: str) -> None:
+    assert not report.is_current({"name": "speed", "commit": commit})
