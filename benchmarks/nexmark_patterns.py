@@ -96,6 +96,11 @@ def _covered(box: Box, rows: Sequence[Mapping[str, Any]]) -> float:
     return covered(np.array(points, dtype=np.float64).reshape(-1, 2), box)
 
 
+def _won(line: Measured) -> list[bool]:
+    assert line.ratio is not None
+    return [pair >= 1.0 for pair in line.ratio.pairs]
+
+
 def main() -> None:
     options = parse_options(__doc__)
     queries = options.size(QUERIES, quick=QUERIES[:1], smoke=QUERIES[:1])
@@ -119,12 +124,15 @@ def main() -> None:
         pairs = tuple(one[OURS] / max(max(one[other] for other in one if other != OURS), 1e-9) for one in seeds)
         lines.append(Measured(name, "best of the others", "at least", 1.0, Ratio(pairs)))
         table.append([name, *(f"{np.median([one.get(policy, np.nan) for one in seeds]):.3f}" for policy in POLICIES)])
-    greatest = sum(line.ratio is not None and line.ratio.median >= 1.0 for line in lines)
+    won = sum(bool(line.reached) for line in lines)
     intro = (
         f"Hypervolume of slots and p95, `{OURS}` ÷ the best of {', '.join(POLICIES[1:])}; in the simulator, with costs "
-        f"measured on Spark. It is the greatest on {greatest} of {len(lines)} pairs of query and pattern; the target "
-        "is 8 of 10."
+        f"measured on Spark. By the worse quartile it is the greatest on {won} of {len(lines)} pairs of query and "
+        "pattern. The last line counts, seed by seed, on how many."
     )
+    greatest = tuple(float(sum(ratios)) for ratios in zip(*(_won(line) for line in lines), strict=True))
+    what = f"pairs of query and pattern on which `{OURS}` is the greatest"
+    lines.append(Measured(what, f"of {len(lines)}", "at least", 0.8 * len(lines), Ratio(greatest)))
     tables = [Table("Hypervolume, median over the seeds:", ("query and pattern", *POLICIES), table)]
     details = {"costs": known, "hypervolumes": found}
     report("nexmark_patterns", "Nexmark under load patterns", lines, details, options, intro=intro, tables=tables)
