@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -155,7 +155,13 @@ class Cluster:
 
     def wait_until_running(self, timeout_s: float = 90.0) -> None:
         """Return once the job runs; it does not while it starts, or restarts."""
-        _wait_until(lambda: any(job["state"] == "RUNNING" for job in self.jobs()), timeout_s)
+        states: list[str] = []
+
+        def is_running() -> bool:
+            states[:] = [job["state"] for job in self.jobs()]
+            return "RUNNING" in states
+
+        _wait_until(is_running, timeout_s, lambda: f"a job to run, got {', '.join(states) or 'none'}")
 
     def rescale(self, parallelism: int) -> float:
         """Ask the scheduler for another parallelism of all operators of the job; return the instant of asking."""
@@ -212,7 +218,11 @@ def start_cluster(
         ]
         try:
             cluster = Cluster(progress, port)
-            _wait_until(lambda: cluster._ask("/overview").get("slots-available", 0) >= slots, 90.0)
+            _wait_until(
+                lambda: cluster._ask("/overview").get("slots-available", 0) >= slots,
+                90.0,
+                lambda: f"{slots} free slots",
+            )
             jar = next((home / "opt").glob("flink-python*.jar"))
             _submit([str(python), str(job), *arguments], environment, port, progress, jar)
             cluster.wait_until_running()
@@ -276,7 +286,7 @@ def _submit(job: Sequence[str], environment: Mapping[str, str], port: int, progr
         raise RuntimeError(f"PyFlink: expected the job to be submitted, got\n{done.stderr[-4000:]}")
 
 
-def _wait_until(condition: Any, timeout_s: float) -> None:
+def _wait_until(condition: Callable[[], bool], timeout_s: float, expected: Callable[[], str]) -> None:
     deadline_s = time.monotonic() + timeout_s
     while time.monotonic() < deadline_s:
         try:
@@ -285,4 +295,4 @@ def _wait_until(condition: Any, timeout_s: float) -> None:
         except OSError:
             pass
         time.sleep(0.5)
-    raise TimeoutError(f"Flink: expected the cluster to be ready in {timeout_s:.0f} s")
+    raise TimeoutError(f"Flink: within {timeout_s:.0f} s, expected {expected()}")

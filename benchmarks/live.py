@@ -13,7 +13,7 @@ import json
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -44,8 +44,10 @@ from foretide.spark import EngineSettings, start
 from foretide.topology import Topology, flow
 
 PARTITIONS, TARGET, SILENCE_S = 6, 0.25, 0.3
+# What an application of this kind is promised: p50 and p95.
+PROMISED_MS = {"p50": 50.0, "p95": 120.0}
 # Milliseconds between checkpoints that are tried, and seconds that PyFlink gets to warm up in every turn.
-INTERVALS_MS, SETTLE_S = (250, 500, 1_000), 30.0
+INTERVALS_MS, SETTLE_S = (60, 120, 250, 500, 1_000), 30.0
 RATES = (1_000, 5_000)
 TEXT = "the quick brown fox jumps over the lazy dog again and again"
 INTRO = (
@@ -233,18 +235,27 @@ def flink_latencies(python: Path, servers: str, rate: int, seconds: float, inter
     return stream.seen.quantile_s(0.5, began_s), stream.seen.quantile_s(0.95, began_s)
 
 
-def best_interval_ms(python: Path, servers: str, rate: int, seconds: float) -> int:
-    """Return the interval of checkpoints with which p50 is least; one with which it falls behind is none."""
-    tried: dict[int, float] = {}
+def sweep(python: Path, servers: str, rate: int, seconds: float, turns: Turns) -> dict[int, float | None]:
+    """Return the p50 of PyFlink for each interval of checkpoints; None where it falls behind."""
+    part = f"p50_by_interval_ms_at_{rate}"
+    known = turns.known(part)
     for ms in INTERVALS_MS:
-        try:
-            p50, p95 = flink_latencies(python, servers, rate, seconds / 2, ms)
-        except RuntimeError as error:
-            progress(f"  PyFlink, a checkpoint every {ms} ms: {error}")
-            continue
-        tried[ms] = p50
-        progress(f"  PyFlink, a checkpoint every {ms} ms: p50 {1e3 * p50:.0f} ms, p95 {1e3 * p95:.0f} ms")
-    return min(tried, key=lambda ms: tried[ms])
+        if (str(ms), 0) not in known:
+            try:
+                p50, p95 = flink_latencies(python, servers, rate, seconds / 2, ms)
+                progress(f"  PyFlink, a checkpoint every {ms} ms: p50 {1e3 * p50:.0f} ms, p95 {1e3 * p95:.0f} ms")
+            except RuntimeError as error:
+                p50 = None
+                progress(f"  PyFlink, a checkpoint every {ms} ms: {error}")
+            known[str(ms), 0] = p50
+            turns.keep(part, str(ms), 0, p50)
+    return {ms: known[str(ms), 0] for ms in INTERVALS_MS}
+
+
+def swept_in_words(rate: int, p50_s: Mapping[int, float | None]) -> str:
+    """Return what a sweep found."""
+    found = ", ".join(f"{ms}: {'behind' if p50 is None else f'{1e3 * p50:.0f}'}" for ms, p50 in p50_s.items())
+    return f"PyFlink at {rate:,}/s, p50 in ms by the interval of its checkpoints in ms: {found}."
 
 
 def silence(spark: SparkSession, servers: str, seconds: float) -> float:
@@ -294,11 +305,12 @@ def main() -> None:
                 "live": partial(latencies, spark, broker.servers, rate, seconds, live=True),
                 "batches": partial(latencies, spark, broker.servers, rate, seconds, live=False),
             }
+            about = ""
             if python is not None:
-                sweep = {"PyFlink": partial(best_interval_ms, python, broker.servers, rate, seconds)}
-                swept = alternate(sweep, 1, warm_up=0, turns=turns, part=f"interval_ms_at_{rate}")
-                [interval_ms] = swept["PyFlink"]
-                details[f"interval_ms_at_{rate}"] = interval_ms
+                swept = sweep(python, broker.servers, rate, seconds, turns)
+                kept_up = {ms: p50 for ms, p50 in swept.items() if p50 is not None}
+                details[f"interval_ms_at_{rate}"] = interval_ms = min(kept_up, key=kept_up.__getitem__)
+                about = swept_in_words(rate, swept)
                 sides["PyFlink"] = partial(flink_latencies, python, broker.servers, rate, seconds, interval_ms)
             found = alternate(
                 sides,
@@ -313,10 +325,12 @@ def main() -> None:
                 times = {side: [turn[place] for turn in turns] for side, turns in found.items()}
                 shown = ", ".join(f"{1e3 * np.median(own):.0f} ms {side}" for side, own in times.items())
                 what, note = f"latency {name}, {rate:,} events/s", f"{name} at {rate:,}/s: {shown}."
+                promised = between(times["live"], [PROMISED_MS[name] / 1e3] * options.repeats)
+                lines.append(Measured(what, f"{PROMISED_MS[name]:g} ms", "at most", 1.0, promised))
                 ratio = between(times["live"], times["batches"])
                 lines.append(Measured(what, "the same in batches", "at most", TARGET, ratio, note))
                 against = between(times["live"], times["PyFlink"]) if python is not None else None
-                lines.append(Measured(what, "PyFlink", "at most", 1.0, against, MISSING if python is None else ""))
+                lines.append(Measured(what, "PyFlink", "at most", 1.0, against, MISSING if python is None else about))
         events = options.size(400_000, 100_000, 3_000)
         progress(f"live: {events:,} events that wait")
         rates_of = alternate(
