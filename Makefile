@@ -8,7 +8,7 @@ EXTRAS ?= all,dev,docs
 # What one process compiles, others read: Python's bytecode too, whatever the surroundings say.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: help run test check lint unit slow explore browser spark soak chaos venv warm-up java postgres maven chromium format docs docs-config lock bench-all flink reproduce train-zero dist check-dist clean
+.PHONY: help run test check lint unit slow explore browser spark soak chaos venv warm-up java postgres maven chromium format docs docs-config lock bench-all bench-long flink reproduce train-zero dist check-dist clean
 
 help: ## Show what can be made
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -90,6 +90,9 @@ chaos: venv java postgres maven ## Let a thousand things go wrong, and compare w
 
 bench-all: venv java maven flink ## Run all benchmarks but the longest, within two hours, and write their page; goes on where it was stopped
 	$(BIN)/python benchmarks/bench_all.py
+
+bench-long: venv java maven flink ## Also run the benchmarks that take hours (some need root, for a cluster in namespaces); goes on where it was stopped
+	$(BIN)/python benchmarks/bench_all.py --long
 
 flink: .venv-flink/installed ## Install PyFlink, which the comparisons need, into an environment of its own
 .venv-flink/installed:
