@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from _report import (
@@ -138,6 +139,8 @@ def rotated(items: Sequence[T], number: int) -> list[T]:
 class Turns:
     """Turns that are kept one by one, each with its commit, so that a benchmark goes on where it was stopped.
 
+    Those of a part belong together if they were measured with the same settings; others are kept, but not looked at.
+
     Parameters
     ----------
     path : Path
@@ -145,20 +148,23 @@ class Turns:
     """
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self._path, self._looked_at = path, dict[str, list[Mapping[str, Any]]]()
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """All of them."""
-        return kept_rows(self._path)
+        """Those of the parts and settings that were asked for: what a report is made of."""
+        return [row for row in kept_rows(self._path) if row.get("settings") in self._looked_at.get(row["part"], ())]
 
-    def known(self, part: str) -> dict[tuple[str, int], Any]:
-        """Return what was measured in a part of the benchmark, by side and turn."""
-        return {(row["side"], row["turn"]): row["value"] for row in self.rows if row["part"] == part}
+    def known(self, part: str, settings: Mapping[str, Any]) -> dict[tuple[str, int], Any]:
+        """Return what was measured in a part of the benchmark with these settings, by side and turn."""
+        self._looked_at.setdefault(part, []).append(dict(settings))
+        rows = [row for row in self.rows if row["part"] == part and row["settings"] == settings]
+        return {(row["side"], row["turn"]): row["value"] for row in rows}
 
-    def keep(self, part: str, side: str, turn: int, value: object) -> None:
+    def keep(self, part: str, settings: Mapping[str, Any], side: str, turn: int, value: object) -> None:
         """Keep what a turn gave."""
-        keep_row({"part": part, "side": side, "turn": turn, "value": value, **origin()}, self._path)
+        row = {"part": part, "settings": dict(settings), "side": side, "turn": turn, "value": value}
+        keep_row({**row, **origin()}, self._path)
 
 
 def alternate(
@@ -169,14 +175,15 @@ def alternate(
     show: Callable[[T], str] = str,
     turns: Turns | None = None,
     part: str = "",
+    settings: Mapping[str, Any] = MappingProxyType({}),
 ) -> dict[str, list[T]]:
     """Take the alternatives in turn and return what each turn gave; the first `warm_up` rounds do not count.
 
     The order turns round from one round to the next, so that none always follows the same other one. Turns that are
-    kept in `turns`, under a part of the benchmark, are not taken again.
+    kept in `turns`, under a part of the benchmark and its settings, are not taken again.
     """
     found: dict[str, list[T]] = {name: [] for name in alternatives}
-    known = {} if turns is None else turns.known(part)
+    known = {} if turns is None else turns.known(part, settings)
     is_done = all((name, turn) in known for name in alternatives for turn in range(repeats))
     for turn in range(0 if is_done else -warm_up, repeats):
         for name in list(alternatives)[:: 1 if turn % 2 == 0 else -1]:
@@ -185,7 +192,7 @@ def alternate(
                 label = "warm-up" if turn < 0 else f"{turn + 1}/{repeats}"
                 progress(f"  {label:>8}  {name}: {show(known[name, turn])}")
                 if turns is not None and turn >= 0:
-                    turns.keep(part, name, turn, known[name, turn])
+                    turns.keep(part, settings, name, turn, known[name, turn])
             if turn >= 0:
                 found[name].append(known[name, turn])
     return found

@@ -4,7 +4,8 @@ All read the same kind of topic and run the same four Python functions, in trans
 in one vectorised function, and that interval of checkpoints with which its p50 is least. Latency counts
 from the instant a producer has an event to the instant at which a reader of committed messages has what became of it;
 broker, producer and reader share the machine. Events that are lost or come twice end the benchmark. Turns are kept,
-with their commits, in `benchmarks/results/live.jsonl`: the same command goes on where it was stopped.
+with their commits and settings, in `benchmarks/results/live.jsonl`: the same command goes on where it was stopped, and
+turns of other rates or intervals are not looked at.
 """
 
 from __future__ import annotations
@@ -237,8 +238,8 @@ def flink_latencies(python: Path, servers: str, rate: int, seconds: float, inter
 
 def sweep(python: Path, servers: str, rate: int, seconds: float, turns: Turns) -> dict[int, float | None]:
     """Return the p50 of PyFlink for each interval of checkpoints; None where it falls behind."""
-    part = f"p50_by_interval_ms_at_{rate}"
-    known = turns.known(part)
+    part, settings = "p50_by_interval_ms", settings_of(rate=rate, seconds=seconds / 2)
+    known = turns.known(part, settings)
     for ms in INTERVALS_MS:
         if (str(ms), 0) not in known:
             try:
@@ -248,8 +249,13 @@ def sweep(python: Path, servers: str, rate: int, seconds: float, turns: Turns) -
                 p50 = None
                 progress(f"  PyFlink, a checkpoint every {ms} ms: {error}")
             known[str(ms), 0] = p50
-            turns.keep(part, str(ms), 0, p50)
+            turns.keep(part, settings, str(ms), 0, p50)
     return {ms: known[str(ms), 0] for ms in INTERVALS_MS}
+
+
+def settings_of(**more: Any) -> dict[str, Any]:
+    """Return what turns must have in common to be compared."""
+    return {"partitions": PARTITIONS, "settle_s": SETTLE_S, **more}
 
 
 def swept_in_words(rate: int, p50_s: Mapping[int, float | None]) -> str:
@@ -305,7 +311,7 @@ def main() -> None:
                 "live": partial(latencies, spark, broker.servers, rate, seconds, live=True),
                 "batches": partial(latencies, spark, broker.servers, rate, seconds, live=False),
             }
-            about = ""
+            about, interval_ms = "", None
             if python is not None:
                 swept = sweep(python, broker.servers, rate, seconds, turns)
                 kept_up = {ms: p50 for ms, p50 in swept.items() if p50 is not None}
@@ -318,7 +324,8 @@ def main() -> None:
                 warm_up=options.warm_up,
                 show=lambda pair: f"p50 {1e3 * pair[0]:.0f} ms, p95 {1e3 * pair[1]:.0f} ms",
                 turns=turns,
-                part=f"at_{rate}",
+                part="latency",
+                settings=settings_of(rate=rate, seconds=seconds, interval_ms=interval_ms),
             )
             details[f"at_{rate}"] = found
             for place, name in enumerate(("p50", "p95")):
@@ -343,13 +350,14 @@ def main() -> None:
             show=lambda rate: f"{rate:,.0f} events/s",
             turns=turns,
             part="events_per_s",
+            settings=settings_of(events=events),
         )
         details["events_per_s"] = rates_of
         ratio = between(rates_of["live"], rates_of["batches"])
         lines.append(Measured("throughput of a full topic", "the same in batches", "at least", 0.7, ratio))
         quiet = {"live": partial(silence, spark, broker.servers, seconds)}
+        interval_ms = details.get(f"interval_ms_at_{rates[0]}")
         if python is not None:
-            interval_ms = details[f"interval_ms_at_{rates[0]}"]
             quiet["PyFlink"] = partial(flink_silence, python, broker.servers, seconds, interval_ms)
         silences = alternate(
             quiet,
@@ -358,6 +366,7 @@ def main() -> None:
             show=lambda gap_s: f"{1e3 * gap_s:.0f} ms",
             turns=turns,
             part="silence_s",
+            settings=settings_of(seconds=seconds, interval_ms=interval_ms),
         )
         details["silence_s"], gaps = silences, silences["live"]
         against = between(gaps, silences["PyFlink"]) if python is not None else None

@@ -46,11 +46,43 @@ def test_what_was_measured_before_a_stop_is_not_measured_again(harness: ModuleTy
     assert idle.asked == ["ours", "others"]
 
 
+def test_turns_of_other_settings_are_neither_taken_nor_reported(harness: ModuleType, tmp_path: Path) -> None:
+    path, first, other, old = tmp_path / "kept.jsonl", Sides(), Sides(), Sides()
+    harness.keep_row({"part": "a", "side": "ours", "turn": 0, "value": 9, "commit": "x", "processor": "y"}, path)
+    for sides, interval_ms in ((first, 60), (other, 120), (old, 60)):
+        turns = harness.Turns(path)
+        settings = {"rate": 1_000, "interval_ms": interval_ms}
+        harness.alternate(sides.alternatives(), 1, warm_up=0, turns=turns, part="a", settings=settings)
+        assert [row["settings"] for row in turns.rows] == [settings, settings]
+    assert first.asked == other.asked == ["ours", "others"] and old.asked == []
+
+
+def test_the_sweep_of_pyflink_goes_on_only_with_what_is_of_its_rate(
+    harness: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live, turns, tried = benchmark_module("live"), harness.Turns(tmp_path / "kept.jsonl"), list[tuple[int, int]]()
+
+    def measure(_: Path, __: str, rate: int, ___: float, interval_ms: int) -> tuple[float, float]:
+        tried.append((rate, interval_ms))
+        if interval_ms == live.INTERVALS_MS[0]:
+            raise RuntimeError("behind")
+        return rate * interval_ms / 1e6, 1.0
+
+    monkeypatch.setattr(live, "flink_latencies", measure)
+    for rate in (1_000, 5_000, 1_000):
+        found = live.sweep(tmp_path, "", rate, 20.0, turns)
+        assert found == {ms: None if ms == live.INTERVALS_MS[0] else rate * ms / 1e6 for ms in live.INTERVALS_MS}
+    assert tried == [(rate, ms) for rate in (1_000, 5_000) for ms in live.INTERVALS_MS]
+    live.sweep(tmp_path, "", 1_000, 10.0, turns)
+    assert len(tried) == 3 * len(live.INTERVALS_MS)
+
+
 def test_turns_tell_their_commits_and_which_are_rounded(harness: ModuleType, tmp_path: Path) -> None:
     turns = harness.Turns(tmp_path / "kept.jsonl")
-    turns.keep("a", "ours", 0, 1.5)
+    assert turns.known("a", {"rate": 5}) == {}
+    turns.keep("a", {"rate": 5}, "ours", 0, 1.5)
     [row] = turns.rows
-    assert set(row) == {"part", "side", "turn", "value", "commit", "processor"}
+    assert set(row) == {"part", "settings", "side", "turn", "value", "commit", "processor"}
     rows = [
         {"commit": "abc", "processor": "X"},
         {"commit": "abc", "processor": "X", "as_printed": True},
