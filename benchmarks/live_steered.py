@@ -30,7 +30,7 @@ from _harness import (
     report,
     rotated,
 )
-from _report import origin
+from _report import origin, provenance
 from _steered import run_steered
 from _streams import open_session, scratch
 from foretide.commands.running.request import RunRequest
@@ -113,6 +113,7 @@ def main() -> None:
     intro = (
         f"The later half of {TRACE} as recorded, ten minutes. Its peak keeps {BUSY:g} of {MOST} tasks busy; a plan is"
         f" made every {TD_S:g} s. Ratios of `{OURS}` to `{STATIC}` in the same round; the first minute counts, too."
+        f" {provenance(rows)}"
     )
     report("live_steered", "Live stages, steered", lines(rows), {"rows": rows}, options, intro=intro)
 

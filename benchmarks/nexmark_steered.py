@@ -36,7 +36,7 @@ from _harness import (
     report,
     rotated,
 )
-from _report import origin
+from _report import origin, provenance
 from _steered import run_steered
 from _streams import constant_trace, open_session, scratch
 from foretide.commands.running.request import RunRequest, default_master
@@ -179,7 +179,7 @@ def main() -> None:
     peaks = ", ".join(f"{row['query']} {row['peak_rate']:,.0f}" for row in rows if not row["policy"])
     intro = (
         f"The later half of {TRACE}, a plan every {TD_S:g} s. Ratios of `{OURS}` to `{STATIC}` in the same round."
-        f" Events a second at the peak: {peaks}."
+        f" Events a second at the peak: {peaks}. {provenance(rows)}"
     )
     report("nexmark_steered", "Nexmark, steered", lines(rows), {"rows": rows}, options, intro=intro)
 
