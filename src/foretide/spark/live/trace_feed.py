@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from foretide.background import Background
 from foretide.depot import Depot
@@ -22,7 +21,7 @@ from foretide.spark.kafka_options import KafkaSourcePlan
 from foretide.spark.live.edges import row_messages
 from foretide.topology import Source
 
-__all__ = ["TraceFeed"]
+__all__ = ["TraceFeed", "messages_in_turn"]
 
 _LOG = logging.getLogger(__name__)
 # Seconds between two looks for events that are due, and the most of them in a transaction.
@@ -140,12 +139,19 @@ class TraceFeed(Background):
             first = self.sent
             [[part]] = self._input.slices({**self._position, "first": first, "next": first + waiting}, 1)
             self._ledger.read[0] = first + waiting
-            self._ledger.commit(
-                [(self._plan.topic, row_messages(batch, self._in_turn(batch))) for batch in part.batches()]
-            )
+            messages = messages_in_turn(part.batches(), first, self._partitions)
+            self._ledger.commit([(self._plan.topic, batch) for batch in messages])
 
-    def _in_turn(self, batch: pa.RecordBatch) -> NDArray[np.int32]:
-        return np.arange(batch.num_rows, dtype=np.int32) % self._partitions
+
+def messages_in_turn(batches: Iterable[pa.RecordBatch], first: int, partitions: int) -> Iterator[pa.RecordBatch]:
+    """Return events as messages, each for the partition that its number in the trace says; `first` is the first's.
+
+    A partition gets as many as any other however few events are due at a time.
+    """
+    for batch in batches:
+        numbers = np.arange(first, first + batch.num_rows)
+        yield row_messages(batch, (numbers % partitions).astype(np.int32))
+        first += batch.num_rows
 
 
 def _now_us() -> int:
