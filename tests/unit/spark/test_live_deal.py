@@ -7,7 +7,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foretide.spark.live.deal import Command, Coordinator, deal
+from foretide.spark.live.deal import Command, Coordinator, deal, useful_tasks
 
 STRANDS = ["a", "b", "c", "d"]
 
@@ -28,6 +28,21 @@ def test_strands_are_dealt_evenly_and_no_more_move_than_must(strands: int, tasks
     before = sorted((sum(task == player for task in having.values()) for player in players), reverse=True)
     room = [strands // tasks + (place < strands % tasks) for place in range(tasks)]
     assert kept == sum(min(one, other) for one, other in zip(before, room, strict=True))
+
+
+@given(tasks=st.integers(1, 40), strands=st.integers(1, 40))
+def test_no_task_is_kept_that_takes_nothing_off_the_busiest(tasks: int, strands: int) -> None:
+    def busiest(count: int) -> int:
+        return -(-strands // count)
+
+    useful = useful_tasks(tasks, strands)
+    assert 1 <= useful <= tasks
+    assert busiest(useful) == busiest(tasks)
+    assert useful == 1 or busiest(useful - 1) > busiest(useful)
+
+
+def test_a_stage_whose_topics_have_no_partition_yet_has_one_task() -> None:
+    assert useful_tasks(3, 0) == 1
 
 
 class Play:

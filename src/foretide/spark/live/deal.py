@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-__all__ = ["Command", "Coordinator", "Deed", "deal"]
+__all__ = ["Command", "Coordinator", "Deed", "deal", "useful_tasks"]
 
 Deed: TypeAlias = Literal["prepare", "take", "release", "end"]
 # Seconds that a task has to let go of a strand; then it is fenced off.
@@ -39,6 +39,20 @@ def deal(strands: Sequence[str], tasks: Sequence[str], held: Mapping[str, str]) 
     left = [strand for strand in strands if strand not in dealt]
     dealt.update(zip(left, takers, strict=True))
     return {strand: dealt[strand] for strand in strands}
+
+
+def useful_tasks(tasks: int, strands: int) -> int:
+    """Return with how few tasks the busiest one has no more strands than with so many, but at least one.
+
+    Each task holds a core. Of six strands the busiest of five tasks has two, and so it has with three.
+
+    >>> [useful_tasks(tasks, strands=6) for tasks in (1, 2, 3, 4, 5, 6, 9)]
+    [1, 2, 3, 3, 3, 6, 6]
+    """
+    if strands < 1 or tasks < 1:
+        return 1
+    most = -(-strands // tasks)
+    return -(-strands // most)
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from foretide.spark.inputs.topic_edges import topic_inputs
 from foretide.spark.live.accounts import LiveAccounts
 from foretide.spark.live.casualties import Casualties
 from foretide.spark.live.channel import ControlServer, Message
-from foretide.spark.live.deal import Command, Coordinator
+from foretide.spark.live.deal import Command, Coordinator, useful_tasks
 from foretide.spark.live.letters import LetterKeeper
 from foretide.spark.live.order import LiveOrder, SourceOrder, books_of, source_of
 from foretide.spark.live.record import check_driver, claim_driver
@@ -359,19 +359,19 @@ class LiveRunner(Background):
         return {operator.id: active.get(operator.id, operator.replicas.initial) for operator in self.stage.operators}
 
     def _tasks(self, config: RuntimeConfig) -> int:
-        """Return how many tasks are to stay: as planned, but no more than there are strands, or cores to hold."""
+        """Return how many tasks are to stay: as planned, but none that no strand is for, or that finds no core."""
         planned, strands = self.stage.slots(self._planned(config)), len(self._topics.strands)
         now_s = time.monotonic()
         if now_s - self._cores_seen[0] > _ACCOUNT_S:
             # Spark is asked now and then: executors may have come.
             self._cores_seen = now_s, self._cores()
         cores = self._cores_seen[1]
-        found = max(1, min(planned, strands, cores))
-        if found < planned and planned != self._bound_told:
+        bound = max(1, min(planned, strands, cores))
+        if bound < planned and planned != self._bound_told:
             self._bound_told = planned
             why = f"its topics have {strands} strands" if strands <= cores else f"it may hold {cores} cores"
-            _LOG.warning("stage %s: %d replicas are planned, %d tasks stay: %s", self.stage.id, planned, found, why)
-        return found
+            _LOG.warning("stage %s: %d replicas are planned, %d tasks stay: %s", self.stage.id, planned, bound, why)
+        return useful_tasks(bound, strands)
 
     def _close_account(self) -> None:
         config = self._runtime.read()
