@@ -29,7 +29,7 @@ def run_steered(
     live: bool = False,
 ) -> SteeredRun:
     """Run a topology under a policy to its last event, or for so many seconds, and return how it went."""
-    settings = EngineSettings(trigger_s=TRIGGER_S, live=live)
+    settings = EngineSettings(trigger_s=0.0 if live else TRIGGER_S, live=live)
     options = RunOptions(topology=topology, path=path, seconds=seconds, settings=settings)
     with SteeredTopologyRun(spark, options, request.steering(topology, policy)) as run:
         deque(run.progress(), maxlen=0)

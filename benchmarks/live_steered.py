@@ -12,6 +12,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +24,13 @@ from _harness import (
     Measured,
     Options,
     Ratio,
-    keep_row,
-    kept_rows,
+    Turns,
+    alternate,
     parse_options,
     progress,
     report,
-    rotated,
 )
-from _report import origin, provenance
+from _report import provenance
 from _steered import run_steered
 from _streams import open_session, scratch
 from foretide.commands.running.request import RunRequest
@@ -72,34 +72,38 @@ def run_one(spark: SparkSession, broker: Broker, policy: str, speed: float, seco
     return {**result.row(TRACE), "policy": policy}
 
 
-def measure(options: Options, kept: Path) -> None:
-    """Measure what is not measured yet."""
-    done = {(row["policy"], row["round"]) for row in kept_rows(kept)}
+def measure(options: Options, turns: Turns) -> dict[str, list[dict[str, Any]]]:
+    """Return the runs of each policy, of which those that are kept are not made again."""
     speed, seconds = options.size((1.0, None), quick=(10.0, 30.0), smoke=(20.0, 4.0))
+    settings = {"trace": TRACE, "speed": speed, "seconds": seconds, "td_s": TD_S, "wait_s": WAIT_S, "busy": BUSY}
     spark = open_session(f"local[{MOST}]")
     try:
         with scratch() as path, Broker(Path(path) / "kafka", port=0) as broker:
-            for number in range(options.repeats):
-                for policy in rotated((OURS, STATIC), number):
-                    if (policy, number) not in done:
-                        row = run_one(spark, broker, policy, speed, seconds)
-                        made = origin()
-                        keep_row({**row, **made, "round": number}, kept)
-                        shown = "  ".join(f"{figure} {row.get(figure) or 0.0:,.0f}" for figure in FIGURES)
-                        progress(f"  {number + 1}/{options.repeats}  {policy:<12} {shown}")
+            return alternate(
+                {policy: partial(run_one, spark, broker, policy, speed, seconds) for policy in (OURS, STATIC)},
+                options.repeats,
+                warm_up=0,
+                show=in_short,
+                turns=turns,
+                part="runs",
+                settings={**settings, "most": MOST},
+            )
     finally:
         spark.stop()
 
 
-def lines(rows: Sequence[Mapping[str, Any]]) -> list[Measured]:
+def in_short(row: Mapping[str, Any]) -> str:
+    return "  ".join(f"{figure} {row.get(figure) or 0.0:,.0f}" for figure in FIGURES)
+
+
+def lines(found: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[Measured]:
     """Return the table of targets: each ratio is that of two runs of one round."""
-    runs = {(row["policy"], row["round"]): row for row in rows}
-    pairs = [(runs[OURS, at], runs[STATIC, at]) for policy, at in runs if policy == OURS and (STATIC, at) in runs]
-    found = []
+    pairs = list(zip(found[OURS], found[STATIC], strict=True))
+    measured = []
     for figure, what, target in (("slot_seconds", "slot-seconds", 0.6), ("latency_p95_ms", "p95", 1.3)):
         known = tuple(one[figure] / other[figure] for one, other in pairs if one.get(figure) and other.get(figure))
-        found.append(Measured(f"{TRACE}: {what}", STATIC, "at most", target, Ratio(known) if known else None))
-    return found
+        measured.append(Measured(f"{TRACE}: {what}", STATIC, "at most", target, Ratio(known) if known else None))
+    return measured
 
 
 def main() -> None:
@@ -108,14 +112,14 @@ def main() -> None:
     if options.quick:
         kept.unlink(missing_ok=True)
     progress(f"live, steered: {options.repeats} rounds")
-    measure(options, kept)
-    rows = kept_rows(kept)
+    turns = Turns(kept)
+    found = measure(options, turns)
     intro = (
         f"The later half of {TRACE} as recorded, ten minutes. Its peak keeps {BUSY:g} of {MOST} tasks busy; a plan is"
         f" made every {TD_S:g} s. Ratios of `{OURS}` to `{STATIC}` in the same round; the first minute counts, too."
-        f" {provenance(rows)}"
+        f" {provenance(turns.rows)}"
     )
-    report("live_steered", "Live stages, steered", lines(rows), {"rows": rows}, options, intro=intro)
+    report("live_steered", "Live stages, steered", lines(found), found, options, intro=intro)
 
 
 if __name__ == "__main__":
