@@ -22,7 +22,7 @@ class TrainerSettings(Settings):
     """When models of workers are trained."""
 
     every_s: float = Field(default=600.0, gt=0, description="Seconds from one training to the next.")
-    first_after_s: float = Field(default=150.0, ge=0, description="Seconds of features before the first training.")
+    first_after_s: float = Field(default=110.0, ge=0, description="Seconds of features before the first training.")
     history_s: float = Field(default=7_200.0, gt=0, description="Seconds of features that are trained on, at most.")
     step_s: float = Field(default=5.0, gt=0, description="Seconds of one step of the model.")
     network: IdrnnSettings = Field(default_factory=IdrnnSettings, description="The network.")

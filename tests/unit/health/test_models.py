@@ -225,6 +225,18 @@ def test_i6_models_are_trained_anew_periodically(model: WorkerModel, tmp_path: P
     assert list(kept.load()) == ["host"]
 
 
+def test_i6_workers_are_judged_by_a_model_within_two_minutes_of_a_run() -> None:
+    table, events = interfered(60, workers=4), EventLog()
+    samples = samples_of(table)
+    now_s = [0.0]
+    trainer = HealthTrainer("linear", lambda since_s: [one for one in samples if one.at_s <= now_s[0]], events=events)
+    found = None
+    while found is None and now_s[0] < 120:
+        found, now_s[0] = trainer.tick(now_s[0]) or trainer.wait(), now_s[0] + 5.0
+    assert [event.kind for event in events] == ["model.trained"]
+    assert found is not None
+
+
 def test_a_model_worse_than_the_last_value_is_not_used(model: WorkerModel, tmp_path: Path) -> None:
     events, worse = EventLog(), replace(model, validation_error=1.3)
     kept = ModelDirectory(tmp_path, "linear")

@@ -14,7 +14,7 @@ from foretide.records import Floats
 __all__ = ["FEWEST_WINDOWS", "Windows", "cut_windows", "tier_inputs"]
 
 #: With fewer windows than these a model learns noise.
-FEWEST_WINDOWS = 20
+FEWEST_WINDOWS = 12
 
 
 @dataclass(frozen=True, eq=False)
