@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 from pyspark.sql import DataFrame
 
 from _streams import COUNT, ArrowFunction, counting
@@ -18,7 +22,7 @@ from foretide.traces.payloads import payload
 sys.path.append(str(Path(__file__).resolve().parents[1] / "examples"))
 import twitter_detection
 
-__all__ = ["FUNCTIONS", "by_hand", "by_hand_as_it_comes", "by_hand_exchanged", "detection", "mapping"]
+__all__ = ["FUNCTIONS", "TIMED", "Due", "by_hand", "by_hand_exchanged", "counted", "detection", "mapping", "timed"]
 
 #: The user's code: four functions of Arrow batches, each adds a column.
 FUNCTIONS: Mapping[str, ArrowFunction] = {
@@ -27,6 +31,8 @@ FUNCTIONS: Mapping[str, ArrowFunction] = {
 }
 #: The columns of an event.
 TWEETS = "id long, user string, text string"
+#: The same with the instant at which it was due.
+TIMED = f"{TWEETS}, event_time timestamp"
 _EXCHANGE = GroupingSpec("shuffle", options={"exchange": True})
 
 
@@ -60,16 +66,46 @@ def tweets(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 def by_hand(frame: DataFrame) -> int:
     """Run a batch of ids as the best job written by hand does: all in one call, only a count comes back."""
-    return _counted(frame, [tweets, *FUNCTIONS.values()])
+    return counted(frame, [tweets, *FUNCTIONS.values()])
 
 
-def by_hand_as_it_comes(frame: DataFrame) -> int:
-    """Run a batch of events that a source has made in the same way."""
-    return _counted(frame, list(FUNCTIONS.values()))
-
-
-def _counted(frame: DataFrame, functions: Sequence[ArrowFunction]) -> int:
+def counted(frame: DataFrame, functions: Sequence[ArrowFunction]) -> int:
+    """Run a batch through functions in one call, of which only the number of rows comes back."""
     return sum(row.rows for row in frame.mapInArrow(counting(functions), COUNT).collect())
+
+
+def timed(ids: NDArray[np.int64], started_at_s: float, rate: float) -> pa.RecordBatch:
+    """Make events that come at an even rate, each with the instant at which it is due."""
+    due_us = ((started_at_s + ids / rate) * 1e6).astype(np.int64)
+    return payload("tweets")(ids).append_column("event_time", pa.array(due_us).cast(pa.timestamp("us", tz="UTC")))
+
+
+@dataclass(frozen=True)
+class Due:
+    """Makes, in a task, the events that are due since the task before, for a job by hand.
+
+    Spark's own sources make rows by the second or as many as there can be. So a row of one of those is but a tick, and
+    the events of its batch are made where they are worked on, as in our tasks: none passes from process to process.
+    There must be one task for each batch. One that is repeated leaves events out, which a benchmark can do with.
+
+    Parameters
+    ----------
+    place : str
+        The file with the number of the next event.
+    started_at_s, rate : float
+        When the first event is due, and how many are each second.
+    """
+
+    place: str
+    started_at_s: float
+    rate: float
+
+    def __call__(self, tick: pa.RecordBatch) -> pa.RecordBatch:
+        file = Path(self.place)
+        first = int(file.read_text(encoding="utf-8")) if file.exists() else 0
+        last = max(first, int((time.time() - self.started_at_s) * self.rate))
+        file.write_text(str(last), encoding="utf-8")
+        return timed(np.arange(first, last), self.started_at_s, self.rate)
 
 
 def by_hand_exchanged(slots: int) -> Callable[[DataFrame], int]:

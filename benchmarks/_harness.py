@@ -41,6 +41,7 @@ __all__ = [
     "between",
     "keep_row",
     "kept_rows",
+    "kept_turns",
     "parse_options",
     "progress",
     "report",
@@ -165,6 +166,14 @@ class Turns:
         """Keep what a turn gave."""
         row = {"part": part, "settings": dict(settings), "side": side, "turn": turn, "value": value}
         keep_row({**row, **origin()}, self._path)
+
+
+def kept_turns(name: str, options: Options) -> Turns:
+    """Return the turns that a benchmark has kept; short runs keep theirs apart, and begin anew."""
+    path = (QUICK if options.quick else RESULTS) / f"{name}.jsonl"
+    if options.quick:
+        path.unlink(missing_ok=True)
+    return Turns(path)
 
 
 def alternate(

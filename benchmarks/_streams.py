@@ -30,6 +30,7 @@ from foretide.topology import Topology
 
 __all__ = [
     "COUNT",
+    "ArrowFunction",
     "Batches",
     "constant_trace",
     "counting",
@@ -150,7 +151,7 @@ def run_by_hand(
     work: Callable[[DataFrame], int],
     *,
     until: Callable[[Batches], bool],
-    source: str = "foretide-trace",
+    source: str = "rate-micro-batch",
     query_of: Callable[[DataFrame], DataFrame] = lambda rows: rows,
     mode: str = "append",
 ) -> Batches:

@@ -1,9 +1,10 @@
 """Operators with state: against Spark's own, at changes of replicas, and without rows.
 
 Every event adds to a count and a sum of its key. Spark's side is `transformWithStateInPandas` with a value state,
-RocksDB with a changelog below, and as many partitions as ours has tasks; it needs the package protobuf. A count on
-DataFrames, whose state Spark keeps for both, is compared with the same query in plain PySpark. Batches right after a
-change of replicas are compared with the others of the same run, by their medians.
+RocksDB with a changelog below, as many partitions as ours has tasks, and ids of Spark's own source, so that none comes
+from Python; it needs the package protobuf. A count on DataFrames, whose state Spark keeps for both, is compared with
+the same query in plain PySpark on the same rows, which come from Python on both sides. Batches right after a change of
+replicas are compared with the others of the same run, by their medians.
 """
 
 from __future__ import annotations
@@ -93,8 +94,8 @@ def keys_per_s(spark: SparkSession, trace: str, keys: int, batches: int, mode: s
     return found.rate(SKIPPED)
 
 
-def keys_per_s_of_spark(spark: SparkSession, trace: str, keys: int, batches: int) -> float:
-    """Return the keys that Spark's own state gets through in a second."""
+def keys_per_s_of_spark(spark: SparkSession, keys: int, batches: int) -> float:
+    """Return the keys that Spark's own state gets through in a second, each once in a batch."""
     from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
     class Counter(StatefulProcessor):
@@ -111,31 +112,21 @@ def keys_per_s_of_spark(spark: SparkSession, trace: str, keys: int, batches: int
         def close(self) -> None:
             pass
 
-    return by_hand(
-        spark,
-        trace,
-        keys,
-        lambda rows: (
-            rows.selectExpr("id", f"id % {keys} AS key")
-            .groupBy("key")
-            .transformWithStateInPandas(Counter(), "n long", "Update", "None")
-        ),
-        1 + batches,
-    ).rate(1)
+    ids = spark.readStream.format("rate-micro-batch").options(rowsPerBatch=str(keys), numPartitions=str(TASKS)).load()
+    counts = (
+        ids.selectExpr("value AS id", f"value % {keys} AS key")
+        .groupBy("key")
+        .transformWithStateInPandas(Counter(), "n long", "Update", "None")
+    )
+    return by_hand(counts, keys, SKIPPED + batches).rate(SKIPPED)
 
 
-def by_hand(
-    spark: SparkSession, trace: str, rows: int, work: Callable[[DataFrame], DataFrame], batches: int
-) -> Batches:
-    """Run a query with state as plain PySpark has it, for so many batches."""
+def by_hand(results: DataFrame, rows: int, batches: int) -> Batches:
+    """Run a query with state as plain PySpark has it, for so many batches of so many rows."""
     found = Batches()
     with scratch() as path:
-        frame = spark.readStream.format("foretide-trace").options(
-            trace=trace, payload="ids", until="all", maxrows=str(rows)
-        )
         query = (
-            work(frame.load())
-            .writeStream.foreachBatch(lambda made, batch: found.add(made.count() and rows))
+            results.writeStream.foreachBatch(lambda made, batch: found.add(made.count() and rows))
             .outputMode("update")
             .option("checkpointLocation", str(path / "checkpoint"))
             .trigger(processingTime="0 seconds")
@@ -159,7 +150,9 @@ def count_keys(rows: DataFrame) -> DataFrame:
 def frames_per_s(spark: SparkSession, trace: str, rows: int, batches: int, *, ours: bool) -> float:
     """Return the rows that a count on DataFrames gets through in a second, as an operator or in plain PySpark."""
     if not ours:
-        return by_hand(spark, trace, rows, count_keys, SKIPPED + batches).rate(SKIPPED)
+        source = spark.readStream.format("foretide-trace")
+        ids = source.options(trace=trace, payload="ids", until="all", maxrows=str(rows)).load()
+        return by_hand(count_keys(ids), rows, SKIPPED + batches).rate(SKIPPED)
     job = flow("frames")
     job.source("in", "trace", trace=trace, payload="ids", until="all").operator(
         "count",
@@ -238,7 +231,7 @@ def measure(spark: SparkSession, trace: str, keys: int, batches: int, options: O
     }
     has_spark = find_spec("google") is not None and find_spec("google.protobuf") is not None
     if has_spark:
-        sides["Spark"] = lambda: keys_per_s_of_spark(spark, trace, keys, min(batches, 2))
+        sides["Spark"] = lambda: keys_per_s_of_spark(spark, keys, min(batches, 2))
     rates = alternate(sides, options.repeats, warm_up=options.warm_up, show=lambda value: f"{value:,.0f} keys/s")
     against = "transformWithStateInPandas"
     lines = [

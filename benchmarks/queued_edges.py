@@ -1,8 +1,10 @@
 """Queued edges: the Twitter detection as four queries joined by Foretide's log, against Spark's Parquet in between.
 
-By hand, the same four queries are joined by Spark's own means, a Parquet sink and a file source. Both sides have one
-task per query. Throughput counts the rows that reach the end between its first batch and its last; latency runs from
-the instant an event was due to the end of the last query's batch.
+By hand, the same four queries are joined by Spark's own means, a Parquet sink and a file source, and events are made in
+the task of the first one, as ours are. Both sides have one task per query. Throughput counts the rows that reach the
+end between its first batch and its last; latency runs from the instant an event was due to the end of the last query's
+batch. Turns are kept one by one in `benchmarks/results/queued_edges.jsonl`: the same command goes on where it was
+stopped.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +21,9 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from _detection import FUNCTIONS, ArrowFunction, detection, mapping
-from _harness import Measured, alternate, between, parse_options, progress, report
+from _detection import FUNCTIONS, TIMED, ArrowFunction, Due, detection, mapping, timed
+from _harness import OF_TURNS, Measured, alternate, between, kept_turns, parse_options, progress, report
+from _report import provenance
 from _streams import Batches, constant_trace, fixed_batches, open_session, scratch
 from foretide.latency import LatencyHistogram
 from foretide.spark.driver.running_topology import RunningTopology
@@ -74,7 +78,30 @@ def ours(
             running.stop()
 
 
-def by_hand(spark: SparkSession, source: Mapping[str, Any], end: AtEnd, over: Over) -> None:
+@dataclass(frozen=True)
+class Source:
+    """How a job by hand gets its events: options of Spark's own source, and what makes them of its rows in the task."""
+
+    options: Mapping[str, Any]
+    make: Callable[[pa.RecordBatch], pa.RecordBatch]
+
+
+def full(rows: int) -> Source:
+    """Return so many events in every batch."""
+    made = partial(_numbered, time.time())
+    return Source({"rowsPerBatch": rows, "numPartitions": 1}, made)
+
+
+def _numbered(started_at_s: float, batch: pa.RecordBatch) -> pa.RecordBatch:
+    return timed(batch["value"].to_numpy(), started_at_s, RATE)
+
+
+def even(path: Path, started_at_s: float) -> Source:
+    """Return events as they are due: a row of Spark's source is a tick."""
+    return Source({"rowsPerBatch": 1, "numPartitions": 1}, Due(str(path / "next"), started_at_s, RATE))
+
+
+def by_hand(spark: SparkSession, source_in: Callable[[Path], Source], end: AtEnd, over: Over) -> None:
     """Run the same four queries with Parquet files between them."""
     done: list[bool] = []
 
@@ -84,7 +111,7 @@ def by_hand(spark: SparkSession, source: Mapping[str, Any], end: AtEnd, over: Ov
             _add(end, [pair for row in rows for pair in json.loads(row.times)], time.time())
 
     with scratch() as path:
-        queries = _queries(spark, source, path, run_batch)
+        queries = _queries(spark, source_in(path), path, run_batch)
         try:
             while not over(end):
                 for query in queries:
@@ -105,24 +132,23 @@ def _add(end: AtEnd, event_times: list[list[int]], ended_s: float) -> None:
 
 
 def _queries(
-    spark: SparkSession, source: Mapping[str, Any], path: Path, run_batch: Callable[[DataFrame, int], None]
+    spark: SparkSession, source: Source, path: Path, run_batch: Callable[[DataFrame, int], None]
 ) -> list[StreamingQuery]:
-    options = {name.replace("_", ""): str(value) for name, value in {**source, "payload": "tweets"}.items()}
-    rows = spark.readStream.format("foretide-trace").options(**options).load()
-    columns = ", ".join(f"{part.name} {part.dataType.simpleString()}" for part in rows.schema.fields)
-    queries = []
+    options = {name: str(value) for name, value in source.options.items()}
+    rows = spark.readStream.format("rate-micro-batch").options(**options).load()
+    columns, made, queries = TIMED, [source.make], []
     for id, function in list(FUNCTIONS.items())[:-1]:
         columns += f", {id} string"
         (path / id).mkdir()
         queries.append(
-            rows.mapInArrow(mapping([function]), columns)
+            rows.mapInArrow(mapping([*made, function]), columns)
             .writeStream.format("parquet")
             .option("path", str(path / id))
             .option("checkpointLocation", str(path / "checkpoints" / id))
             .start()
         )
         # One task, as on the other side: a file source would make as many as there are files or cores.
-        rows = spark.readStream.schema(columns).parquet(str(path / id)).coalesce(1)
+        rows, made = spark.readStream.schema(columns).parquet(str(path / id)).coalesce(1), []
     last = rows.writeStream.foreachBatch(run_batch).option("checkpointLocation", str(path / "checkpoints" / "last"))
     return [*queries, last.start()]
 
@@ -167,28 +193,30 @@ def throughput(spark: SparkSession, trace: str, total: int, rows: int) -> dict[s
     # Log segments are not forced to disk on either side: Spark's Parquet files are not either.
     return {
         "Foretide, queued": lambda: rate(lambda end, over: ours(spark, source, fixed_batches(rows), end, over)),
-        "Parquet between": lambda: rate(
-            lambda end, over: by_hand(spark, {**source, "maxRows": rows, "partitions": 1}, end, over)
-        ),
+        "Parquet between": lambda: rate(lambda end, over: by_hand(spark, lambda _: full(rows), end, over)),
     }
 
 
 def latency(spark: SparkSession, trace: str, seconds: float) -> dict[str, Callable[[], Mapping[str, float]]]:
-    def quantiles(run: Callable[[dict[str, Any], AtEnd, Over], None]) -> Mapping[str, float]:
+    def quantiles(run: Callable[[float, AtEnd, Over], None]) -> Mapping[str, float]:
         check, end = deadline("latency"), AtEnd()
 
         def over(end: AtEnd) -> bool:
             check()
             return end.warm_s is not None and end.batches.ended_s[-1] > end.warm_s + seconds
 
-        run({"trace": trace, "started_at": time.time()}, end, over)
+        run(time.time(), end, over)
         return {"p50": end.latency.quantile_s(0.5), "p95": end.latency.quantile_s(0.95)}
 
     return {
         "Foretide, queued": lambda: quantiles(
-            lambda source, end, over: ours(spark, source, EngineSettings(first_rows=100_000), end, over)
+            lambda started_s, end, over: ours(
+                spark, {"trace": trace, "started_at": started_s}, EngineSettings(first_rows=100_000), end, over
+            )
         ),
-        "Parquet between": lambda: quantiles(lambda source, end, over: by_hand(spark, source, end, over)),
+        "Parquet between": lambda: quantiles(
+            lambda started_s, end, over: by_hand(spark, lambda path: even(path, started_s), end, over)
+        ),
     }
 
 
@@ -197,6 +225,7 @@ def main() -> None:
     full = (1_000_000, 50_000, 20.0)
     total, rows, seconds = options.size(full, quick=(60_000, 20_000, 5.0), smoke=(2_000, 1_000, 0.5))
     progress(f"queued edges: {total:,} events in batches of {rows:,}, then {RATE:,} events/s for {seconds:.0f} s")
+    turns = kept_turns("queued_edges", options)
     spark = open_session()
     with scratch() as path:
         rates = alternate(
@@ -204,12 +233,18 @@ def main() -> None:
             options.repeats,
             warm_up=options.warm_up,
             show=lambda rate: f"{rate:,.0f} events/s",
+            turns=turns,
+            part="throughput",
+            settings={"total": total, "rows": rows},
         )
         waits = alternate(
             latency(spark, constant_trace(path, RATE, 600), seconds),
             options.repeats,
             warm_up=0,
             show=lambda part: ", ".join(f"{name} {1e3 * value:.0f} ms" for name, value in part.items()),
+            turns=turns,
+            part="latency",
+            settings={"rate": RATE, "seconds": seconds, "warm": WARM},
         )
     spark.stop()
     names = ("Foretide, queued", "Parquet between")
@@ -220,7 +255,8 @@ def main() -> None:
         Measured("latency with queued edges, p50", against, "at most", 0.6, p50),
     ]
     details = {"total": total, "rows": rows, "rate": RATE, "events_per_s": rates, "latency_s": waits}
-    report("queued_edges", "Queued edges", lines, details, options)
+    intro = f"{OF_TURNS} {provenance(turns.rows)}"
+    report("queued_edges", "Queued edges", lines, details, options, intro=intro)
 
 
 if __name__ == "__main__":

@@ -46,7 +46,7 @@ def hand(spark: SparkSession, work: Callable[[DataFrame], int], total: int, rows
     enough = partial(until_done, max(1, total // rows))
     spark.conf.set(ARROW_ROWS, arrow_rows)
     try:
-        return run_by_hand(spark, options, work, until=enough, source="rate-micro-batch").rate(SKIPPED)
+        return run_by_hand(spark, options, work, until=enough).rate(SKIPPED)
     finally:
         spark.conf.unset(ARROW_ROWS)
 
