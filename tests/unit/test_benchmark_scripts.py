@@ -1,0 +1,135 @@
+"""Scripts of benchmarks compare like with like: what both sides do, how long, and what is kept of it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from benchmark_modules import BENCHMARKS, benchmark_module
+
+# Ten seconds after the first event was due, of which ten come a second.
+STARTED_S, NOW_S, RATE = 1_700_000_000.0, 1_700_000_010.0, 10.0
+
+
+@pytest.fixture
+def script(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Any]:
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    return benchmark_module
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """Return a clock that stands, for the modules that ask for the time."""
+    clock = SimpleNamespace(now_s=NOW_S, time=lambda: clock.now_s)
+    return clock
+
+
+@pytest.mark.parametrize("name", ["q0", "q1", "q2"])
+def test_a_query_in_one_call_gives_what_a_batch_computation_gives(script: Callable[[str], Any], name: str) -> None:
+    nexmark = script("nexmark_throughput")
+    from nexmark_batch import Batch
+
+    found = nexmark.IN_ONE_CALL[name](pa.record_batch({"id": list(range(3_000))})).to_pandas()
+    expected = getattr(Batch(nexmark.EVENTS, 3_000), name)()
+    assert len(expected) > 1
+    pd.testing.assert_frame_equal(found[list(expected)], expected.reset_index(drop=True))
+
+
+def test_every_query_of_nexmark_has_one_form_by_hand(script: Callable[[str], Any]) -> None:
+    nexmark = script("nexmark_throughput")
+    assert sorted([*nexmark.IN_ONE_CALL, *nexmark.BY_HAND]) == sorted(nexmark.NAMES)
+
+
+def test_nexmark_goes_on_where_it_was_stopped(
+    script: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    nexmark, harness = script("nexmark_throughput"), script("_harness")
+    asked: list[str] = []
+
+    def sides(_: Any, name: str, *__: Any) -> dict[str, Callable[[], dict[str, float]]]:
+        def run(side: str) -> dict[str, float]:
+            if len(asked) == 3:
+                asked.append("stop")
+                raise RuntimeError("stopped")
+            asked.append(f"{name} {side}")
+            return {"events_per_s": 1.0, "cpu_s_per_million": 2.0}
+
+        return {"ours": lambda: run("ours"), "by hand": lambda: run("by hand")}
+
+    monkeypatch.setattr(nexmark, "sides", sides)
+    monkeypatch.setattr(nexmark, "open_session", lambda **_: SimpleNamespace(stop=lambda: None))
+    options, kept = harness.Options(quick=True, smoke=True, repeats=1), tmp_path / "kept.jsonl"
+    with pytest.raises(RuntimeError, match="stopped"):
+        nexmark.measure(["q1", "q7"], options, harness.Turns(kept))
+    found = nexmark.measure(["q1", "q7"], options, harness.Turns(kept))
+    assert asked == ["q1 ours", "q1 by hand", "q7 ours", "stop", "q7 by hand"]
+    one = [{"events_per_s": 1.0, "cpu_s_per_million": 2.0}]
+    assert found == {name: {f"{name}, ours": one, f"{name}, by hand": one} for name in ("q1", "q7")}
+    longer = harness.Options(quick=True, repeats=1)
+    nexmark.measure(["q1"], longer, harness.Turns(kept))
+    assert asked[5:] == ["q1 by hand", "q1 ours", "q1 ours", "q1 by hand"]  # one round to warm up
+
+
+def test_short_runs_keep_their_turns_apart_and_begin_anew(
+    script: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    harness = script("_harness")
+    monkeypatch.setattr(harness, "QUICK", tmp_path / "quick")
+    monkeypatch.setattr(harness, "RESULTS", tmp_path / "full")
+    for quick, rows in ((True, 1), (False, 2)):
+        for _ in range(2):
+            turns = harness.kept_turns("speed", harness.Options(quick=quick))
+            turns.known("a", {})
+            turns.keep("a", {}, "ours", 0, 1.0)
+        assert len(turns.rows) == rows
+    assert (tmp_path / "quick" / "speed.jsonl").exists() and (tmp_path / "full" / "speed.jsonl").exists()
+
+
+def test_a_task_makes_the_events_that_are_due_once(
+    script: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch, clock: SimpleNamespace, tmp_path: Path
+) -> None:
+    detection = script("_detection")
+    monkeypatch.setattr(detection, "time", clock)
+    due, tick = detection.Due(str(tmp_path / "next"), STARTED_S, RATE), pa.record_batch({"value": [0]})
+    first, again = due(tick), due(tick)
+    clock.now_s += 1.0
+    second = due(tick)
+    assert first["id"].to_pylist() == list(range(100)) and again.num_rows == 0
+    assert second["id"].to_pylist() == list(range(100, 110))
+    instants = np.array([instant.timestamp() for instant in second["event_time"].to_pylist()])
+    assert instants == pytest.approx(STARTED_S + np.arange(100, 110) / RATE)
+    assert first.schema == again.schema == second.schema
+    assert [field.name for field in first.schema] == [part.split()[0] for part in detection.TIMED.split(", ")]
+
+
+def test_tasks_of_a_job_by_hand_share_the_events_that_are_due(
+    script: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch, clock: SimpleNamespace
+) -> None:
+    latency = script("latency")
+    seen: list[int] = []
+
+    def counted(values: list[int], functions: list[Callable[[pa.RecordBatch], pa.RecordBatch]]) -> int:
+        made = [functions[0](pa.record_batch({"value": [value]})) for value in values]
+        assert max(one.num_rows for one in made) - min(one.num_rows for one in made) <= 1
+        seen.extend(id for one in made for id in one["id"].to_pylist())
+        return sum(one.num_rows for one in made)
+
+    monkeypatch.setattr(latency, "counted", counted)
+    monkeypatch.setattr(latency, "time", clock)
+    work = latency.AsDue(NOW_S - 1.0)
+    assert work([4, 5, 6, 7]) == latency.RATE
+    clock.now_s += 0.25
+    assert work([8, 9, 10, 11]) == latency.RATE / 4
+    assert sorted(seen) == list(range(len(seen)))
+
+
+def test_a_job_by_hand_gets_its_rows_from_spark_unless_both_sides_get_them_from_python() -> None:
+    users = {path.stem for path in BENCHMARKS.glob("*.py") if "foretide-trace" in path.read_text(encoding="utf-8")}
+    assert users == {"keyed_state"}
