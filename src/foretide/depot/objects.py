@@ -31,6 +31,22 @@ _VARIABLES = {
     "gs": "GOOGLE_APPLICATION_CREDENTIALS",
     "az": "AZURE_STORAGE_ACCOUNT_NAME, AZURE_STORAGE_ACCOUNT_KEY",
 }
+#: What to set where there are no credentials at all.
+_TO_SET = {
+    "s3": "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (profiles in ~/.aws are not read), and for a server other "
+    "than Amazon's AWS_ENDPOINT_URL",
+    "gs": "set GOOGLE_APPLICATION_CREDENTIALS to the file of a service account's key",
+    "az": "set AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY",
+}
+# Without credentials clients ask the machine for some, as clouds lend them; by these parts of what they ask for, an
+# error tells that it gave none either. An account is asked for nothing.
+_OF_THE_MACHINE = (
+    "/latest/api/token",
+    "/latest/meta-data/",
+    "/computeMetadata/",
+    "/metadata/identity/",
+    "Account must be specified",
+)
 _ENDPOINTS = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT")
 _CLIENT: Any = {"connect_timeout": "4s", "timeout": "60s"}
 # A store that is away for a moment is waited for; batches are repeated if it stays away.
@@ -128,7 +144,9 @@ class ObjectDepot:
         DepotError
             Saying what is wrong: credentials, bucket, server, or one that does not heed conditions.
         """
-        strict, key = _store(self._bucket, patient=False), self._key(f"foretide-{uuid.uuid4().hex}")
+        key = self._key(f"foretide-{uuid.uuid4().hex}")
+        with self._explained("", writing=True):
+            strict = _store(self._bucket, patient=False)
 
         def heeds_conditions() -> bool:
             obstore.put(strict, key, b"")
@@ -191,10 +209,17 @@ class ObjectDepot:
             raise self._refused(where, "an answer of the object store", error) from error
 
     def _refused(self, where: str, expected: str, error: Exception) -> DepotError:
-        got = " ".join(str(error).split())
+        got = " ".join(str(error).split()).partition(" Debug source")[0][:400]
         scheme = urlsplit(self.uri).scheme
+        if any(part in got for part in _OF_THE_MACHINE):
+            return DepotError(
+                where,
+                expected="credentials that may read and write there",
+                got=f"none: neither the environment nor the machine gives any ({got})",
+                remedy=_TO_SET.get(scheme, "set them"),
+            )
         remedy = f"see to the server, and to what says where it is and who may: {_VARIABLES.get(scheme, 'credentials')}"
-        return DepotError(where, expected=expected, got=got.partition(" Debug source")[0][:400], remedy=remedy)
+        return DepotError(where, expected=expected, got=got, remedy=remedy)
 
 
 def _delete(store: Any, keys: list[str]) -> None:

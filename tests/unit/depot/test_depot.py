@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import socket
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import obstore
@@ -90,6 +92,65 @@ def test_a_server_that_is_away_is_an_error_within_ten_seconds(monkeypatch: pytes
     assert time.monotonic() - began_s < 10
     assert caught.value.where == "s3://runs/one" and "AWS_ENDPOINT_URL" in caught.value.remedy
     objects._store.cache_clear()
+
+
+# By which clients are told who they are, other than by what the machine itself says.
+KNOWN_BY = ("AWS_", "AZURE_", "GOOGLE_", "GCE_", "IDENTITY_", "MSI_")
+
+
+@pytest.fixture
+def nobody(monkeypatch: pytest.MonkeyPatch, fresh_clients: None, tmp_path: Path) -> Iterator[None]:
+    """Have no credentials, on a machine that gives none either."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        place = f"127.0.0.1:{taken.getsockname()[1]}"
+    for name in os.environ:
+        if name.startswith(KNOWN_BY):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("AWS_METADATA_ENDPOINT", f"http://{place}")
+    monkeypatch.setenv("GCE_METADATA_HOST", place)
+    monkeypatch.setenv("GCE_METADATA_IP", place)
+    yield
+    objects._store.cache_clear()
+
+
+@pytest.mark.usefixtures("nobody")
+@pytest.mark.parametrize(
+    ("uri", "set_first"),
+    [
+        ("s3://runs/one", "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"),
+        ("gs://runs/one", "set GOOGLE_APPLICATION_CREDENTIALS"),
+        ("az://runs/one", "set AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY"),
+    ],
+)
+def test_no_credentials_at_all_are_named_with_what_to_set(
+    uri: str, set_first: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(objects, "_CHECK_S", 0.0)
+    with pytest.raises(DepotError) as caught:
+        open_depot(uri).check()
+    error = caught.value
+    assert (error.where, error.expected) == (uri, "credentials that may read and write there")
+    assert error.got.startswith("none: neither the environment nor the machine gives any")
+    assert error.remedy.startswith(set_first)
+
+
+@pytest.mark.usefixtures("nobody")
+def test_no_credentials_at_all_are_an_error_within_ten_seconds() -> None:
+    began_s = time.monotonic()
+    with pytest.raises(DepotError, match="expected credentials"):
+        open_depot("s3://runs/one").check()
+    assert time.monotonic() - began_s < 10
+
+
+@pytest.mark.usefixtures("nobody")
+def test_an_account_without_a_key_is_no_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(objects, "_CHECK_S", 0.0)
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_NAME", "tides")
+    place = f"{os.environ['AWS_METADATA_ENDPOINT']}/metadata/identity/oauth2/token"
+    monkeypatch.setenv("AZURE_MSI_ENDPOINT", place)
+    with pytest.raises(DepotError, match="got none: neither the environment nor the machine gives any"):
+        open_depot("az://runs/one").check()
 
 
 @pytest.mark.slow
