@@ -24,6 +24,7 @@ __all__ = [
     "CHANGES",
     "DESCRIPTION",
     "SNAPSHOTS",
+    "SNAPSHOTS_FILE",
     "StateLedger",
     "home_of",
     "other_partitions",
@@ -33,7 +34,8 @@ __all__ = [
 
 #: What there is in the directory of a state: its changelog, its snapshots, and what it is.
 CHANGES, SNAPSHOTS, DESCRIPTION = "changes", "snapshots", "state.json"
-_SNAPSHOTS = "snapshots.json"
+#: Which snapshots count.
+SNAPSHOTS_FILE = "snapshots.json"
 
 # Under this name the changelog knows what no snapshot has yet.
 _READER = "snapshots"
@@ -256,10 +258,10 @@ def other_partitions(run: str | Path, operator: str, found: int, wanted: int) ->
 def write_snapshots(home: str | Path, snapshots: Mapping[int, Snapshot], *, fsync: bool = False) -> None:
     """Make these the snapshots of a state, by partition."""
     entries = {str(partition): asdict(snapshot) for partition, snapshot in snapshots.items()}
-    open_depot(home, fsync=fsync).put(_SNAPSHOTS, json.dumps(entries).encode())
+    open_depot(home, fsync=fsync).put(SNAPSHOTS_FILE, json.dumps(entries).encode())
 
 
 def read_snapshots(home: str | Path) -> dict[int, Snapshot]:
     """Return the last snapshot of each partition that has one, of the state that is kept there."""
-    entries = _read_json(open_depot(home), _SNAPSHOTS) or {}
+    entries = _read_json(open_depot(home), SNAPSHOTS_FILE) or {}
     return {int(partition): Snapshot(**entry) for partition, entry in entries.items()}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,18 +17,30 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from foretide.depot import Depot, DepotError, is_remote, joined, open_depot
 from foretide.errors import ConfigError
-from foretide.files import replace_json, sync
 from foretide.state.changes import EXPIRES, KEY, PARTITION, Snapshot
 from foretide.state.keys import hash_keys, partition_numbers
-from foretide.state.ledger import CHANGES, DESCRIPTION, SNAPSHOTS, home_of, read_snapshots, write_snapshots
+from foretide.state.ledger import (
+    CHANGES,
+    DESCRIPTION,
+    SNAPSHOTS,
+    SNAPSHOTS_FILE,
+    home_of,
+    read_snapshots,
+    write_snapshots,
+)
 from foretide.state.reading import latest_changes
 from foretide.state.view import NEVER, StateError
 from foretide.store.workspace import Workspace
 from foretide.transport import ArrowLog, ArrowLogSettings
 from foretide.transport.errors import CorruptLogError, OffsetError
+from foretide.transport.manifest import HEADS, MANIFESTS, READERS, SCRATCH, SEGMENTS
 
 __all__ = ["Repartitioned", "check_room", "repartition_state", "stages_of_states"]
+
+
+_LOG_FOLDERS = (MANIFESTS, SEGMENTS, HEADS, READERS, SCRATCH)
 
 
 @dataclass(frozen=True)
@@ -41,7 +53,7 @@ class Repartitioned:
     keys: int
 
 
-def repartition_state(run: Path, operator: str, partitions: int) -> Repartitioned:
+def repartition_state(run: str | Path, operator: str, partitions: int) -> Repartitioned:
     """Divide the state of an operator into so many partitions; nobody may run in the directory meanwhile.
 
     The batch that was committed last stays one of the changelog: should it not have come to all sinks, it runs again
@@ -50,7 +62,7 @@ def repartition_state(run: Path, operator: str, partitions: int) -> Repartitione
     Parameters
     ----------
     run : path
-        The directory of the run.
+        The directory of the run, or its URI.
     operator : str
         An operator whose state is kept there.
     partitions : int
@@ -63,36 +75,42 @@ def repartition_state(run: Path, operator: str, partitions: int) -> Repartitione
     StateError
         When the state is not complete, or not the same afterwards; it stays as it was then.
     """
-    root = Workspace(run.absolute()).state(operator)
-    described: dict[str, Any] = json.loads((root / DESCRIPTION).read_text(encoding="utf-8"))
-    old = _Divided(operator, Path(home_of(root)), int(described["partitions"]))
-    _clear(root, old.home)
+    depot = open_depot(Workspace.at(run).place("state", operator), fsync=True)
+    described: dict[str, Any] = json.loads(depot.read(DESCRIPTION))
+    number, before = int(described.get("home") or 0), int(described["partitions"])
+    old = _Divided(operator, home_of(depot.uri), before)
+    # What an attempt that was cut short has left, and what the one before it had no time to remove.
+    _clear(depot, [number - 1, number + 1])
     last = old.log.last_commit()
     since = old.log.end_offset() if last is None else last.base_offset
     rows = old.rows(since)
     keys = old.rows(old.log.end_offset()).num_rows
-    if old.partitions != partitions:
-        check_room(root, rows.nbytes + (0 if last is None else last.bytes))
-        new = _Divided(operator, root / str(int(described.get("home") or 0) + 1), partitions, old.log.settings)
+    if before != partitions:
+        if not is_remote(depot.uri):
+            check_room(Path(depot.uri), rows.nbytes + (0 if last is None else last.bytes))
+        new = _Divided(operator, joined(depot.uri, str(number + 1)), partitions, old.log.settings)
         new.write(rows, since)
-        old.log.copy(new.home / CHANGES, since=since, change=new.moved)
+        old.log.copy(joined(new.home, CHANGES), since=since, change=new.moved)
         for offset in {since, old.log.end_offset()}:
             _check_same(operator, old.rows(offset), new.rows(offset))
-        replace_json(root / DESCRIPTION, {**described, "partitions": partitions, "home": new.home.name}, fsync=True)
-        _clear(root, new.home)
-    return Repartitioned(operator, old.partitions, partitions, keys)
+        named = {**described, "partitions": partitions, "home": str(number + 1)}
+        depot.put(DESCRIPTION, json.dumps(named).encode())
+        _clear(depot, [number])
+    return Repartitioned(operator, before, partitions, keys)
 
 
 def stages_of_states(workspace: Workspace) -> dict[str, str]:
     """Return the stages whose state Spark keeps, by the operator that it is of."""
-    if not workspace.topology.exists():
+    depot = workspace.depot
+    try:
+        shapes = json.loads(depot.read(workspace.topology.name))["stages"]
+    except FileNotFoundError:
         return {}
-    shapes = json.loads(workspace.topology.read_text(encoding="utf-8"))["stages"]
     return {
         operator: stage
         for stage, shape in shapes.items()
         for operator in shape["keeps state of"]
-        if not (workspace.state(operator) / DESCRIPTION).exists()
+        if depot.size(f"state/{operator}/{DESCRIPTION}") is None
     }
 
 
@@ -115,22 +133,22 @@ class _Divided:
     ----------
     operator : str
         Whose state.
-    home : path
-        Where its changelog and its snapshots are.
+    home : str
+        The path or URI where its changelog and its snapshots are.
     partitions : int
         How many there are.
     settings : ArrowLogSettings, optional
         How the changelog is stored.
     """
 
-    def __init__(self, operator: str, home: Path, partitions: int, settings: ArrowLogSettings | None = None) -> None:
+    def __init__(self, operator: str, home: str, partitions: int, settings: ArrowLogSettings | None = None) -> None:
         self.operator, self.home, self.partitions = operator, home, partitions
         self._settings = settings or ArrowLogSettings(max_bytes=1 << 62)
 
     @property
     def log(self) -> ArrowLog:
         """The changelog."""
-        return ArrowLog(self.home / CHANGES, edge=f"state of {self.operator}", settings=self._settings)
+        return ArrowLog(joined(self.home, CHANGES), edge=f"state of {self.operator}", settings=self._settings)
 
     def rows(self, offset: int) -> pa.Table:
         """Return all keys with the states that they had at an offset of the changelog, if that is all there."""
@@ -153,28 +171,28 @@ class _Divided:
 
     def write(self, rows: pa.Table, offset: int) -> None:
         """Write keys and states as snapshots at an offset, one for each partition."""
-        folder = self.home / SNAPSHOTS
-        folder.mkdir(parents=True)
         # A changelog that begins at its beginning needs none.
-        taken = dict(self._snapshots(folder, rows, offset)) if offset else {}
-        sync(folder)
+        taken = dict(self._snapshots(rows, offset)) if offset else {}
         write_snapshots(self.home, taken, fsync=True)
 
-    def _snapshots(self, folder: Path, rows: pa.Table, offset: int) -> Iterator[tuple[int, Snapshot]]:
+    def _snapshots(self, rows: pa.Table, offset: int) -> Iterator[tuple[int, Snapshot]]:
+        depot = open_depot(joined(self.home, SNAPSHOTS), fsync=True)
         batch = self.moved(rows.combine_chunks().to_batches()[0]) if rows.num_rows else rows
         ends = np.searchsorted(batch[PARTITION].to_numpy(), np.arange(self.partitions + 1))
         for partition, (first, end) in enumerate(zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True)):
-            path = folder / f"{partition}-{offset}.arrow"
-            with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, batch.schema) as writer:
+            name, sink = f"{partition}-{offset}.arrow", pa.BufferOutputStream()
+            with pa.ipc.new_file(sink, batch.schema) as writer:
                 writer.write(batch.slice(first, end - first))
-            sync(path)
-            yield partition, Snapshot(str(path), offset, end - first)
+            depot.put(name, memoryview(sink.getvalue()))
+            yield partition, Snapshot(joined(depot.uri, name), offset, end - first)
 
     def _parts(self, offset: int) -> Iterator[pa.Table]:
         """Yield what the snapshots have, and then the changelog up to an offset in its order."""
         for snapshot in read_snapshots(self.home).values():
             try:
                 found = snapshot.read()
+            except DepotError:
+                raise
             except (OSError, pa.ArrowInvalid) as error:
                 raise self._incomplete(f"a snapshot {snapshot.path} that cannot be read ({error})") from error
             if found.num_rows != snapshot.rows or snapshot.offset > offset:
@@ -221,12 +239,20 @@ def _check_same(operator: str, before: pa.Table, after: pa.Table) -> None:
         )
 
 
-def _clear(root: Path, home: Path) -> None:
-    """Remove what an attempt that was killed has left, and what a state left when it was divided anew."""
-    if home != root:
-        (root / "snapshots.json").unlink(missing_ok=True)
-        for name in (CHANGES, SNAPSHOTS):
-            shutil.rmtree(root / name, ignore_errors=True)
-    for path in root.iterdir():
-        if path.name.isdigit() and path != home:
-            shutil.rmtree(path)
+def _clear(depot: Depot, numbers: Iterable[int]) -> None:
+    """Remove a state's changelogs and snapshots with these numbers; 0 has those of one that was never divided."""
+    for number in numbers:
+        if number < 0:
+            continue
+        if not is_remote(depot.uri):
+            root = Path(depot.uri)
+            for name in [str(number)] if number else [CHANGES, SNAPSHOTS]:
+                shutil.rmtree(root / name, ignore_errors=True)
+            if not number:
+                depot.delete([SNAPSHOTS_FILE])
+            continue
+        home = depot.inside(str(number)) if number else depot
+        # Where folders are not listed, one knows what there is.
+        for folder in (*(f"{CHANGES}/{part}" for part in _LOG_FOLDERS), SNAPSHOTS):
+            home.delete([f"{folder}/{name}" for name in home.names(folder)])
+        home.delete([SNAPSHOTS_FILE])

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -19,7 +19,7 @@ __all__ = ["repartition"]
 
 
 def repartition(
-    run: Annotated[Path, typer.Argument(help="The directory of the run: its --path.", metavar="DIR")],
+    run: Annotated[str, typer.Argument(help="The directory of the run, or its URI: its --path.", metavar="DIR|URI")],
     partitions: Annotated[int, typer.Option(min=1, max=4096, help="How many partitions its state is to have.")],
     operator: Annotated[
         str | None, typer.Argument(help="The operator; not needed where one alone keeps state.")
@@ -32,7 +32,8 @@ def repartition(
     the state anew, compares it with what was, and puts it in place at once: killed at any point, it leaves the old
     state or the new one. Then write [bold]state_partitions=N[/] in the topology, and start the run again.
 
-    It takes states that Foretide keeps by key, and those of operators on DataFrames, which Spark keeps.
+    It takes states that Foretide keeps by key, wherever they are, and those of operators on DataFrames, which Spark
+    keeps, where their checkpoint is on a disk.
 
     [bold]Example:[/] foretide repartition run fraud --partitions 128
 
@@ -43,23 +44,39 @@ def repartition(
     from foretide.state.repartition import repartition_state, stages_of_states
     from foretide.store.workspace import Workspace
 
-    workspace = Workspace(run.absolute())
-    own, stages = known_states(workspace.root), stages_of_states(workspace)
+    workspace = Workspace.at(run)
+    own, stages = known_states(run), stages_of_states(workspace)
     if not own and not stages:
-        raise ConfigError("DIR", expected="the --path of a run whose operators keep state", got=str(run))
+        raise ConfigError("DIR", expected="the --path of a run whose operators keep state", got=run)
     chosen = _chosen(operator, [*own, *stages])
-    hold = workspace.hold(alone=True)
-    try:
+    with _alone(workspace):
         if chosen in own:
-            done = repartition_state(workspace.root, chosen, partitions)
+            done = repartition_state(run, chosen, partitions)
         else:
             done = _by_spark(workspace, stages[chosen], chosen, partitions)
-    finally:
-        hold.release()
     if as_json:
         typer.echo(json.dumps(asdict(done)))
     else:
         _tell(done, ours=chosen in own)
+
+
+@contextmanager
+def _alone(workspace: Workspace) -> Iterator[None]:
+    """Let nobody run there meanwhile, on this machine, and on any where the run is not on a disk."""
+    hold = workspace.hold(alone=True)
+    try:
+        if not workspace.shared:
+            yield
+            return
+        from foretide.spark.driver.reign import Reign
+
+        reign = Reign(workspace.depot, alone=True)
+        try:
+            yield
+        finally:
+            reign.release()
+    finally:
+        hold.release()
 
 
 def _chosen(operator: str | None, known: Sequence[str]) -> str:
@@ -79,6 +96,15 @@ def _chosen(operator: str | None, known: Sequence[str]) -> str:
 
 
 def _by_spark(workspace: Workspace, stage: str, operator: str, partitions: int) -> Repartitioned:
+    from foretide.errors import ConfigError
+
+    if workspace.shared:
+        raise ConfigError(
+            f"state of operator {operator!r}",
+            expected="a checkpoint in a directory of this machine, since Spark keeps it",
+            got=f"a run in {workspace.shared}",
+            remedy="keep its partitions, or start a run of its own with other state_partitions=",
+        )
     from foretide.spark.driver.repartition import repartition_checkpoint
     from foretide.spark.session.builder import create_session
     from foretide.spark.session.logs import quiet_start
