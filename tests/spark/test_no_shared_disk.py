@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from benchmark_modules import benchmark_module
+from clusters import needs_clusters
 from postgres_server import PostgresServer
 from stored_job import check_stored, write_stored_job
 from topics import Topics
@@ -27,13 +28,8 @@ from foretide.transport import ArrowLog
 from foretide.transport.dead_letters import read_letters
 
 clusters: Any = benchmark_module("standalone_cluster")
-MISSING = clusters.missing_for_clusters()
 
-pytestmark = [
-    pytest.mark.spark,
-    # Where checks must not be left out, a machine that does not allow it fails.
-    pytest.mark.skipif(bool(MISSING) and not os.environ.get("CI"), reason=MISSING),
-]
+pytestmark = [pytest.mark.spark, needs_clusters()]
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 COMMAND = "from foretide.cli import main; main()"

@@ -6,17 +6,12 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
-from benchmark_modules import BENCHMARKS, benchmark_module
+from benchmark_modules import BENCHMARKS
+from clusters import needs_clusters
 
-clusters: Any = benchmark_module("standalone_cluster")
-
-pytestmark = [
-    pytest.mark.spark,
-    pytest.mark.skipif(bool(clusters.missing_for_clusters()), reason=clusters.missing_for_clusters()),
-]
+pytestmark = [pytest.mark.spark, needs_clusters()]
 
 
 def test_no_row_is_lost_or_repeated_at_scale_downs_and_executors_come_back(tmp_path: Path) -> None:

@@ -10,13 +10,11 @@ from typing import Any
 
 import pytest
 from benchmark_modules import benchmark_module
+from clusters import needs_clusters
 
 clusters: Any = benchmark_module("standalone_cluster")
 
-pytestmark = [
-    pytest.mark.spark,
-    pytest.mark.skipif(bool(clusters.missing_for_clusters()), reason=clusters.missing_for_clusters()),
-]
+pytestmark = [pytest.mark.spark, needs_clusters()]
 
 
 @pytest.fixture(scope="module")
