@@ -5,7 +5,8 @@ value state on the heap, in as many parallel parts as ours has tasks; objects ar
 Those sizes of its bundles, and of our batches, count that were fastest in a sweep at the start. It runs in a process
 whose virtual machine stays warm; start-up is left out. For the silence, both count 5,000 events a second. Flink's
 adaptive scheduler restarts its job from the last checkpoint, which is the quickest that it can do: a savepoint and
-another start take longer.
+another start take longer. Turns of the silence are kept one by one in `benchmarks/results/keyed_flink.jsonl`: the same
+command goes on where it was stopped.
 """
 
 from __future__ import annotations
@@ -20,13 +21,26 @@ import numpy as np
 from pyspark.sql import SparkSession
 
 from _flink import MISSING, WarmJobs, find_python
-from _harness import OF_TURNS, Measured, Options, Ratio, alternate, between, parse_options, progress, report
+from _harness import (
+    OF_TURNS,
+    Measured,
+    Options,
+    Ratio,
+    Turns,
+    alternate,
+    between,
+    kept_turns,
+    parse_options,
+    progress,
+    report,
+)
+from _report import provenance
 from _streams import constant_trace, fixed_batches, open_session, run_topology, scratch
 from foretide.spark.driver.running_topology import RunningTopology
 from foretide.spark.settings import EngineSettings
 from foretide.topology import flow
 from keyed_state import STATE, TASKS, counting, keyed, together
-from rescale_gap import SPAN, WARM_S, changed_every, flinks, shown, silences, usual
+from rescale_gap import SPAN, WARM_S, Turn, changed_every, flinks, shown, silences, usual
 
 JOB = Path(__file__).with_name("flink_keyed_job.py")
 #: Events in a bundle, and the milliseconds after which one ends anyway, that are tried.
@@ -85,13 +99,15 @@ def main() -> None:
     progress(f"state by key against PyFlink: {keys:,} keys")
     with scratch() as path:
         rates, best = throughput(path, python, keys, batches, options)
-        gaps = silence(path, python, keys, options)
+        turns = kept_turns("keyed_flink", options)
+        gaps = silence(path, python, keys, options, turns)
     lines = [
         Measured(f"rows/s, {name}", "PyFlink, value state", "at least", target, *compared(rates, name))
         for name, target in (("vectorised", 50.0), ("per key", 5.0))
     ]
-    turns = tuple(usual(one) / usual(other) for one, other in zip(gaps["Foretide"], gaps["PyFlink"], strict=False))
-    ratio, what = Ratio(turns) if turns else None, "longest silence at the sink after a change of replicas"
+    pairs = zip(gaps["Foretide"], gaps["PyFlink"], strict=True)
+    ratios = tuple(usual(one) / usual(other) for one, other in pairs if one and other)
+    ratio, what = Ratio(ratios) if ratios else None, "longest silence at the sink after a change of replicas"
     lines.append(Measured(what, "PyFlink's adaptive rescale", "at most", 0.1, ratio, "" if ratio else MISSING))
     details = {"keys": keys, "rows_per_s": rates, "settings": best, "gaps_s": gaps}
     ours = ", ".join(f"{best[name]:,} rows {name}" for name in MODES)
@@ -99,6 +115,8 @@ def main() -> None:
     if flinks_best := best.get("PyFlink"):
         size, ms = (flinks_best[f"python.fn-execution.bundle.{name}"] for name in ("size", "time"))
         intro += f" PyFlink's bundles end after {int(size):,} rows or {int(ms) / 1000:g} s."
+    if gaps["PyFlink"]:
+        intro += f" Silences: {provenance(turns.rows)}"
     report("keyed_flink", "State by key and PyFlink", lines, details, options, intro=intro)
 
 
@@ -137,20 +155,32 @@ def throughput(
     return rates, best
 
 
-def silence(path: Path, python: Path | None, keys: int, options: Options) -> dict[str, list[list[tuple[float, float]]]]:
-    """Return the longest gaps after and before each change, of both, turn by turn; nothing without PyFlink."""
+def silence(path: Path, python: Path | None, keys: int, options: Options, turns: Turns) -> dict[str, list[Turn]]:
+    """Return the longest silences after and before each change, of both, turn by turn; nothing without PyFlink."""
     changes, every_s = options.size((4, 8.0), quick=(2, 4.0), smoke=(1, 1.0))
-    found: dict[str, list[list[tuple[float, float]]]] = {"Foretide": [], "PyFlink": []}
-    for turn in range(options.repeats if python is not None else 0):
-        assert python is not None
+    if python is None:
+        return {"Foretide": [], "PyFlink": []}
+    trace = constant_trace(path, RATE, 3600)
+
+    def ours() -> list[tuple[float, float]]:
         spark = open_session("local[8]")
-        found["Foretide"].append(our_silences(spark, constant_trace(path, RATE, 3600), keys, changes, every_s))
-        spark.stop()
-        shown(f"{turn + 1}/{options.repeats} Foretide", found["Foretide"][-1])
-        arguments = ("--keys", str(keys), "--every", "25")
-        found["PyFlink"].append(flinks(python, changes, 2 * every_s, CYCLE, job=JOB, arguments=arguments))
-        shown(f"{turn + 1}/{options.repeats} PyFlink", found["PyFlink"][-1])
-    return found
+        try:
+            return our_silences(spark, trace, keys, changes, every_s)
+        finally:
+            spark.stop()
+
+    arguments = ("--keys", str(keys), "--every", "25")
+    theirs = partial(flinks, python, changes, 2 * every_s, CYCLE, job=JOB, arguments=arguments)
+    return alternate(
+        {"Foretide": ours, "PyFlink": theirs},
+        options.repeats,
+        # Each turn starts a session, or a cluster, and lets it warm up.
+        warm_up=0,
+        show=shown,
+        turns=turns,
+        part="silence_s",
+        settings={"rate": RATE, "keys": keys, "changes": changes, "every_s": every_s, "span": SPAN},
+    )
 
 
 if __name__ == "__main__":

@@ -1,18 +1,21 @@
 """Silence at the sink when replicas change, at 5 000 events/s.
 
-The Twitter detection runs chained, and its replicas change every few seconds. For each change, the longest gap between
-two commits in the seconds after it is compared with the longest gap in as many seconds before it; the two spans and
-those of other changes do not overlap. Where PyFlink is installed, its adaptive scheduler rescales the same job on the
-same machine in turn with ours, and the same is done with its output.
+The Twitter detection runs chained, and its replicas change every few seconds. The longest time without a commit in the
+seconds after a change is compared with that in as many seconds right before it. Both spans have the same length, and
+neither reaches into one of another change: a change that would come too soon for that does not count. A pair is the
+median of a turn. Where PyFlink is installed, its adaptive scheduler rescales the same job on the same machine in turn
+with ours, and the same is done with its output. Turns are kept one by one in `benchmarks/results/rescale_gap.jsonl`:
+the same command goes on where it was stopped.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +23,8 @@ from pyspark.sql import SparkSession
 
 from _detection import detection
 from _flink import MISSING, calls, find_python, start_cluster
-from _harness import Measured, Ratio, parse_options, progress, report
+from _harness import Measured, Ratio, alternate, kept_turns, parse_options, progress, report
+from _report import provenance
 from _streams import Batches, constant_trace, open_session, run_topology, scratch
 from foretide.spark.driver.running_topology import RunningTopology
 from foretide.spark.settings import EngineSettings
@@ -29,20 +33,31 @@ RATE = 5_000
 # Slots of the stage, one operator of four having all but three of them.
 CYCLE = (8, 5, 7, 4)
 WARM_S = 8.0
-# The part of the time between two changes that is looked at before, and after, each: they must not overlap.
+# The part of the time between two changes that is looked at before, and after, each: they must not overlap, nor where a
+# change comes a little late.
 SPAN = 0.45
 
 
 def silences(ended_s: NDArray[np.float64], changes_s: list[float], span_s: float) -> list[tuple[float, float]]:
-    """Return, for each change, the longest gap in the `span_s` after it, and in the same span before."""
-    gaps, ends = np.diff(ended_s), ended_s[1:]
-    found = []
+    """Return, for each change, the longest time without a commit in the `span_s` after it, and in as many before.
+
+    What is silent as a span begins or ends counts as far as it lies within. Changes whose span before begins ahead of
+    the first commit, or within the span after the change before, are left out.
+    """
+    found, free_s = [], float(ended_s[0]) if ended_s.size else np.inf
     for change_s in changes_s:
-        around = gaps[(ends > change_s) & (ends - gaps < change_s + span_s)]
-        before = gaps[(ends > change_s - span_s) & (ends <= change_s)]
-        if around.size and before.size:
-            found.append((float(around.max()), float(before.max())))
+        if change_s - span_s >= free_s:
+            found.append(
+                (_silence(ended_s, change_s, change_s + span_s), _silence(ended_s, change_s - span_s, change_s))
+            )
+        free_s = max(free_s, change_s + span_s)
     return found
+
+
+def _silence(ended_s: NDArray[np.float64], begin_s: float, end_s: float) -> float:
+    """Return the longest time without a commit between two instants."""
+    within = ended_s[(ended_s > begin_s) & (ended_s < end_s)]
+    return float(np.diff(np.array([begin_s, *within, end_s])).max())
 
 
 def ours(
@@ -94,9 +109,10 @@ def flinks(
     return silences(instants, changes_s, SPAN * every_s)
 
 
-def shown(name: str, found: list[tuple[float, float]]) -> None:
-    pairs = ", ".join(f"{1e3 * around:.0f}/{1e3 * before:.0f}" for around, before in found)
-    progress(f"  {name}, longest gap after/before each change in ms: {pairs}")
+def shown(found: Sequence[Sequence[float]]) -> str:
+    """Return what a turn gave as text."""
+    pairs = ", ".join(f"{1e3 * after:.0f}/{1e3 * before:.0f}" for after, before in found)
+    return f"longest silence after/before each change in ms: {pairs}"
 
 
 def main() -> None:
@@ -104,44 +120,62 @@ def main() -> None:
     changes, every_s, warm_s = options.size((5, 8.0, WARM_S), quick=(2, 4.0, WARM_S), smoke=(1, 2.0, 2.0))
     python = None if options.smoke else find_python()
     progress(f"rescale gap: {changes} changes a turn, one every {every_s:.0f} s, at {RATE:,} events/s")
-    turns: dict[str, list[list[tuple[float, float]]]] = {"Foretide": [], "PyFlink": []}
+    turns = kept_turns("rescale_gap", options)
     with scratch() as path:
         trace = constant_trace(path, RATE, 3600)
-        for turn in range(options.repeats):
+
+        def mine() -> list[tuple[float, float]]:
             spark = open_session("local[8]")
-            turns["Foretide"].append(ours(spark, trace, changes, every_s, warm_s))
-            spark.stop()
-            shown(f"{turn + 1}/{options.repeats} Foretide", turns["Foretide"][-1])
-            if python is not None:
-                turns["PyFlink"].append(flinks(python, changes, 2 * every_s))
-                shown(f"{turn + 1}/{options.repeats} PyFlink", turns["PyFlink"][-1])
-    intro = f"{changes} changes of replicas a turn, one every {every_s:g} s, at {RATE:,} events/s."
+            try:
+                return ours(spark, trace, changes, every_s, warm_s)
+            finally:
+                spark.stop()
+
+        sides = {"Foretide": mine}
+        if python is not None:
+            sides["PyFlink"] = partial(flinks, python, changes, 2 * every_s)
+        found = alternate(
+            sides,
+            options.repeats,
+            # Each turn starts a session, or a cluster, and lets it warm up.
+            warm_up=0,
+            show=shown,
+            turns=turns,
+            part="silence_s",
+            settings={"rate": RATE, "changes": changes, "every_s": every_s, "span": SPAN},
+        )
+    intro = (
+        f"{changes} changes of replicas a turn, one every {every_s:g} s (PyFlink: {2 * every_s:g} s), at {RATE:,}"
+        f" events/s; pairs are medians of a turn. {provenance(turns.rows)}"
+    )
     report(
         "rescale_gap",
         "Silence when replicas change",
-        lines(turns["Foretide"], turns["PyFlink"]),
-        {"rate": RATE, "gaps_s": turns},
+        lines(found["Foretide"], found.get("PyFlink", [])),
+        {"rate": RATE, "gaps_s": found},
         options,
         intro=intro,
     )
 
 
-def lines(mine: list[list[tuple[float, float]]], theirs: list[list[tuple[float, float]]]) -> list[Measured]:
-    """Return both comparisons: every change with the time before it, and every turn with PyFlink's."""
-    changes = tuple(around / before for turn in mine for around, before in turn)
+Turn: TypeAlias = Sequence[Sequence[float]]
+
+
+def lines(mine: Sequence[Turn], theirs: Sequence[Turn]) -> list[Measured]:
+    """Return both comparisons of a turn: with the time before its changes, and with PyFlink's turn."""
     what = "longest silence at the sink after a change of replicas"
+    turns = tuple(median(after / before for after, before in turn) for turn in mine if turn)
     # A batch now and then is longer than its neighbours; a tenth is well within that.
-    itself = Ratio(changes) if changes else None
-    against_itself = Measured(what, "the same span before the change", "at most", 1.1, itself)
-    rescales = tuple(usual(one) / usual(other) for one, other in zip(mine, theirs, strict=False))
+    against_itself = Measured(what, "the same span before the change", "at most", 1.1, Ratio(turns) if turns else None)
+    rescales = tuple(usual(one) / usual(other) for one, other in zip(mine, theirs, strict=False) if one and other)
     flink = Ratio(rescales) if rescales else None
     against_flink = Measured(what, "PyFlink's adaptive rescale", "at most", 0.2, flink, "" if flink else MISSING)
     return [against_itself, against_flink]
 
 
-def usual(turn: Sequence[tuple[float, float]]) -> float:
+def usual(turn: Turn) -> float:
     """Return the usual silence of a turn."""
-    return median(around for around, _ in turn)
+    return median(after for after, _ in turn)
 
 
 if __name__ == "__main__":
