@@ -57,9 +57,17 @@ def measure(spark: SparkSession, trace: str, rows: int, batches: int) -> dict[st
             return len(found.rows) >= SKIPPED + batches
 
         found = run_topology(topology(trace), spark, fixed_batches(rows), until=until)
-        return float(found.gaps_s()[SKIPPED:].mean())
+        return mean_batch_s(found, batches)
 
     return {"changing": lambda: batch_s(True), "constant": lambda: batch_s(False)}
+
+
+def mean_batch_s(found: Batches, batches: int) -> float:
+    """Return the mean time of so many batches after the first ones: whole cycles, no batch more or less."""
+    gaps_s = found.gaps_s()[SKIPPED - 1 : SKIPPED - 1 + batches]
+    if gaps_s.size != batches:
+        raise RuntimeError(f"expected {SKIPPED + batches} batches, got {len(found.rows)}")
+    return float(gaps_s.mean())
 
 
 def main() -> None:
