@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import sys
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -133,3 +136,72 @@ def test_tasks_of_a_job_by_hand_share_the_events_that_are_due(
 def test_a_job_by_hand_gets_its_rows_from_spark_unless_both_sides_get_them_from_python() -> None:
     users = {path.stem for path in BENCHMARKS.glob("*.py") if "foretide-trace" in path.read_text(encoding="utf-8")}
     assert users == {"keyed_state"}
+
+
+class TestSilences:
+    """Commits a tenth of a second apart, from 100 to 120, but for what each test takes out."""
+
+    EVERY_S = np.arange(1_000, 1_201) / 10
+
+    def without(self, begin_s: float, end_s: float) -> Any:
+        return self.EVERY_S[(self.EVERY_S <= begin_s) | (self.EVERY_S >= end_s)]
+
+    def test_what_is_silent_after_a_change_is_compared_with_as_long_a_time_before(self, script: Any) -> None:
+        [(after, before)] = script("rescale_gap").silences(self.without(110.5, 112.0), [110.0], 3.0)
+        assert (after, before) == (pytest.approx(1.5), pytest.approx(0.1))
+
+    def test_a_silence_of_a_change_is_none_of_the_time_before_the_next(self, script: Any) -> None:
+        # The first change is silent for longer than its span, the second follows a little too soon.
+        ended_s, silences = self.without(105.0, 109.0), script("rescale_gap").silences
+        assert silences(ended_s, [105.0, 110.9], 3.0) == [(pytest.approx(3.0), pytest.approx(0.1))]
+        assert silences(ended_s, [105.0, 111.1], 3.0)[1] == (pytest.approx(0.1), pytest.approx(0.9))
+
+    def test_spans_are_alike_in_length_where_nothing_comes_any_more(self, script: Any) -> None:
+        [(after, before)] = script("rescale_gap").silences(self.EVERY_S[self.EVERY_S <= 110.0], [110.0], 3.0)
+        assert (after, before) == (pytest.approx(3.0), pytest.approx(0.1))
+
+    def test_a_change_before_there_is_anything_to_compare_with_does_not_count(self, script: Any) -> None:
+        assert script("rescale_gap").silences(self.EVERY_S, [102.0], 3.0) == []
+        assert script("rescale_gap").silences(np.array([]), [102.0], 3.0) == []
+
+    def test_a_pair_is_the_median_of_a_turn(self, script: Any) -> None:
+        mine, theirs = [[[1.0, 1.0], [4.0, 2.0], [3.0, 1.0]], []], [[[10.0, 1.0]], [[5.0, 1.0]]]
+        itself, flink = script("rescale_gap").lines(mine, theirs)
+        assert (itself.ratio.pairs, flink.ratio.pairs) == ((2.0,), (0.3,))
+        assert script("rescale_gap").lines(mine, [])[1].note == script("_flink").MISSING
+
+
+def test_batch_times_are_those_of_whole_cycles(script: Callable[[str], Any]) -> None:
+    changes = script("replica_changes")
+    skipped = changes.SKIPPED
+    # Of ten batches that count the last took eleven seconds, the others one; another one came as the run ended.
+    ended_s = [float(number) for number in range(skipped + 9)]
+    found = script("_streams").Batches([*ended_s, ended_s[-1] + 11.0, ended_s[-1] + 50.0], [1] * (skipped + 11))
+    assert changes.mean_batch_s(found, 10) == 2.0
+    with pytest.raises(RuntimeError, match=f"expected {skipped + 12} batches, got {skipped + 11}"):
+        changes.mean_batch_s(found, 12)
+
+
+@pytest.mark.parametrize("ask", ["_paced", "_flat_out"])
+def test_a_request_that_fails_is_no_quick_answer(script: Callable[[str], Any], ask: str) -> None:
+    service = script("service")
+    answers = [b"HTTP/1.1 200 OK", b"HTTP/1.1 429 Too Many Requests"]
+
+    async def refused(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(asyncio.IncompleteReadError):
+            for number in count():
+                head = await reader.readuntil(b"\r\n\r\n")
+                await reader.readexactly(int(head.lower().partition(b"content-length:")[2]))
+                writer.write(answers[min(number, 1)] + b"\r\nContent-Length: 2\r\n\r\n{}")
+        writer.close()
+
+    async def run() -> None:
+        listening = await asyncio.start_server(refused, "127.0.0.1", 0)
+        async with listening:
+            url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
+            given = (service.RATE_PER_S,) if ask == "_paced" else ()
+            await getattr(service, ask)(url, "/v1/forecast/lr", *given, 0.1)
+
+    with pytest.raises(ExceptionGroup) as failed:
+        asyncio.run(run())
+    assert failed.group_contains(RuntimeError, match="/v1/forecast/lr: expected status 200")
