@@ -62,6 +62,14 @@ def test_executors_without_foretide_are_told_how_to_get_it(monkeypatch: pytest.M
     assert found.status == "fail" and "lacks Foretide" in found.found and "spark.archives" in found.remedy
 
 
+def test_executors_with_another_python_on_which_nothing_runs_are_told_how_to_get_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    said = "[PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.9 than that in driver: 3.11, PySpark"
+    found = checks(monkeypatch, RuntimeError(f"Job aborted\nCaused by: x: {said}"))["executors"]
+    assert (found.status, found.found) == ("fail", "they have Python 3.9") and "spark.archives" in found.remedy
+
+
 def test_what_spark_fails_with_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     found = checks(monkeypatch, RuntimeError("An error\norg.x.SparkException: no room\n\tat x"))["executors"]
     assert (found.status, found.found) == ("fail", "org.x.SparkException: no room")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import platform
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,10 +12,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from foretide._version import __version__
 from foretide.compile.stages import compile_stages
+from foretide.depot import DepotError
 from foretide.errors import ConfigError
 from foretide.spark.driver import sharing
-from foretide.spark.driver.sharing import SharedPlace, check_given, check_sharing, shared_places
+from foretide.spark.driver.sharing import SharedPlace, check_executors, check_given, check_stores, shared_places
 from foretide.spark.errors import SinkError
 from foretide.spark.pool.sight import Sight
 from foretide.spark.settings import EngineSettings
@@ -45,6 +49,12 @@ def inline() -> Topology:
         "out", "postgres", url="postgresql://x/y", table="t"
     )
     return job.build()
+
+
+def sight(
+    executor: str, machine: str, python: str = "", foretide: str = __version__, missing: tuple[str, ...] = ()
+) -> Sight:
+    return Sight(executor, machine, python or platform.python_version(), foretide, missing)
 
 
 def named(topology: Topology, **settings: Any) -> dict[str, str | None]:
@@ -88,7 +98,7 @@ def test_operators_on_dataframes_need_it_for_their_state_and_for_what_cannot_be_
 def test_a_cluster_whose_executors_do_not_see_it_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     def look_around(spark: Any, folders: Sequence[str]) -> list[Sight]:
         assert folders == ["/run", "/data/out"]
-        return [Sight("0", "near", "3.11", "1", ()), Sight("1", "far", "3.11", "1", ("/run",))]
+        return [sight("0", "near"), sight("1", "far", missing=("/run",))]
 
     monkeypatch.setattr(sharing, "look_around", look_around)
     places = [
@@ -97,17 +107,84 @@ def test_a_cluster_whose_executors_do_not_see_it_is_refused(monkeypatch: pytest.
         SharedPlace("sink 'd' (parquet)", "/data/out"),
     ]
     with pytest.raises(ConfigError) as caught:
-        check_sharing(FAR, places)
+        check_executors(FAR, places)
     assert caught.value.setting == "--path"
     assert caught.value.expected.endswith("files are needed by: queued edge 'a -> b', state of operator 'c'")
     assert caught.value.got == "/run, with executors that do not: 1 on far"
     assert "--engine edges=kafka" in caught.value.remedy
 
 
-def test_nobody_looks_where_nothing_is_needed_or_all_is_on_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nobody_looks_where_all_is_on_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sharing, "look_around", lambda *_: pytest.fail("nobody had to look"))
-    check_sharing(FAR, [])
-    check_sharing(NEAR, [SharedPlace("queued edge 'a -> b'", "/run")])
+    check_executors(NEAR, [SharedPlace("queued edge 'a -> b'", "/run")])
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        ({"python": "3.9.1"}, r"'spark.pyspark.python': expected Python {here} .*, got .* 1 on far: Python 3\.9\.1, "),
+        ({"foretide": "0.0.1"}, r"Foretide {own} on executors, .*, got executor 1 on far: .* Foretide 0\.0\.1; "),
+    ],
+)
+def test_executors_with_another_python_or_foretide_are_refused_though_nothing_is_shared(
+    monkeypatch: pytest.MonkeyPatch, other: dict[str, str], message: str
+) -> None:
+    monkeypatch.setattr(sharing, "look_around", lambda *_: [sight("0", "near"), sight("1", "far", **other)])
+    here = r"\.".join(platform.python_version_tuple()[:2])
+    with pytest.raises(ConfigError, match=message.format(here=here, own=__version__)) as caught:
+        check_executors(FAR, [])
+    assert "near" not in str(caught.value) and "--conf spark.archives=" in caught.value.remedy
+
+
+def test_executors_with_another_patch_of_python_are_let_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    major, minor, _ = platform.python_version_tuple()
+    monkeypatch.setattr(sharing, "look_around", lambda *_: [sight("0", "near", python=f"{major}.{minor}.99")])
+    check_executors(FAR, [])
+
+
+LOST = "Job aborted: Task 1 in stage 0.0 failed 4 times: Lost task 1.3 in stage 0.0 (TID 7) (10.0.0.5 executor 1): "
+
+
+@pytest.mark.parametrize(
+    ("said", "got"),
+    [
+        (
+            "[PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.9 than that in driver: 3.11, PySpark",
+            "executor 1 on 10.0.0.5: Python 3.9",
+        ),
+        ("No module named 'foretide'", "executor 1 on 10.0.0.5: no module 'foretide'"),
+        ("No module named 'foretide.spark.pool'", "executor 1 on 10.0.0.5: no module 'foretide.spark.pool'"),
+        ("Can't get attribute '_Look' on <module 'foretide.spark.pool.sight'", "executor 1 on 10.0.0.5: no '_Look'"),
+    ],
+)
+def test_executors_that_are_too_different_to_tell_are_refused_by_what_spark_said(
+    monkeypatch: pytest.MonkeyPatch, said: str, got: str
+) -> None:
+    def look_around(*_: Any) -> list[Sight]:
+        raise RuntimeError(f"{LOST}org.x.PythonException:\n  File\n{said}\n\tat org.x")
+
+    monkeypatch.setattr(sharing, "look_around", look_around)
+    with pytest.raises(ConfigError) as caught:
+        check_executors(FAR, [])
+    assert caught.value.got.startswith(got) and "--conf spark.archives=" in caught.value.remedy
+
+
+def test_what_spark_fails_with_otherwise_stays_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    def look_around(*_: Any) -> list[Sight]:
+        raise RuntimeError(f"{LOST}no room")
+
+    monkeypatch.setattr(sharing, "look_around", look_around)
+    with pytest.raises(RuntimeError, match="no room"):
+        check_executors(FAR, [])
+
+
+def test_a_store_that_a_sink_cannot_write_to_is_told_before_anything_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in os.environ:
+        if name.startswith("AZURE_"):
+            monkeypatch.delenv(name)
+    check_stores([SharedPlace("queued edge 'a -> b'", "/run"), SharedPlace("state of operator 'c'", "")])
+    with pytest.raises(DepotError, match="az://out/one: expected credentials"):
+        check_stores([SharedPlace("sink 'd' (parquet)", "az://out/one")])
 
 
 def test_a_directory_must_be_given_where_executors_need_one(tmp_path: Path) -> None:

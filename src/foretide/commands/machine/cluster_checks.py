@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["cluster_checks"]
 
 _CONNECT_S = 5.0
+_PYTHON = platform.python_version()
 _ENVIRONMENT = (
     "install this version on the workers, or send it along: --conf spark.archives=environment.tar.gz#environment "
     "--conf spark.pyspark.python=./environment/bin/python"
@@ -60,12 +61,14 @@ def _failed(error: Exception) -> Check:
     text = str(error)
     if re.search(r"No module named '?(foretide|pyspark|pyarrow)", text):
         return Check("executors", "fail", "their Python lacks Foretide or what it needs", _ENVIRONMENT)
+    if other := re.search(r"PYTHON_VERSION_MISMATCH\].*?version: ([\d.]*\d)", text):
+        return Check("executors", "fail", f"they have Python {other[1]}", f"here: {_PYTHON}; {_ENVIRONMENT}")
     found = next((line for line in text.splitlines() if "Caused by" in line or "Exception: " in line), text)
     return Check("executors", "fail", found.strip()[:300] or type(error).__name__, "see Spark's log on the workers")
 
 
 def _versions(sights: tuple[Sight, ...]) -> Check:
-    here = platform.python_version(), __version__
+    here = _PYTHON, __version__
     odd = [sight for sight in sights if (sight.python, sight.foretide) != here]
     if not odd:
         return Check("environment", "ok", f"Python {here[0]} and Foretide {here[1]}, as here")

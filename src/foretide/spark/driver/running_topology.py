@@ -23,7 +23,7 @@ from foretide.spark.driver.checkpoint import check_checkpoint, claim_checkpoints
 from foretide.spark.driver.query_progress import ProgressLog
 from foretide.spark.driver.reign import Reign
 from foretide.spark.driver.repartition import check_partitions
-from foretide.spark.driver.sharing import check_sharing, share_credentials, shared_places
+from foretide.spark.driver.sharing import check_executors, check_stores, share_credentials, shared_places
 from foretide.spark.inputs.edges import EdgeStore
 from foretide.spark.inputs.positions import InputState, PositionReader
 from foretide.spark.live.checking import live_graph
@@ -91,6 +91,7 @@ class RunningTopology:
         _check_live(self.graph, self._workspace)
         self._workspace.depot.check()
         self._places = shared_places(self.graph, self._workspace.place(), self.settings)
+        check_stores(place for place in self._places if place.folder != self._workspace.place())
         share_credentials(spark, [self._workspace.place(), *(str(place.folder) for place in self._places)])
         self._hold = self._workspace.hold()
         # Before anything is read that the driver before might still change.
@@ -137,10 +138,10 @@ class RunningTopology:
         Raises
         ------
         ConfigError
-            When executors on other machines do not see a directory that they need, or live stages would wait for a
-            core for ever.
+            When executors on other machines have another Python or Foretide, or do not see a directory that they need;
+            or when live stages would wait for a core for ever.
         """
-        check_sharing(self._spark, self._places)
+        check_executors(self._spark, self._places)
         self._check_cores()
         self._runtime.change(paused=False)
         if self._progress is not None:

@@ -1,4 +1,4 @@
-"""What of a topology goes through files that driver and executors must both see, and whether they do."""
+"""What of a topology goes through files that driver and executors must both see, and whether they do and are alike."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from foretide.depot import is_remote, open_depot
 from foretide.errors import ConfigError
 from foretide.spark.inputs.registration import register_sources
 from foretide.spark.machine import on_this_machine
-from foretide.spark.pool.sight import look_around
+from foretide.spark.pool.sight import check_versions, look_around, refused_by_versions
 from foretide.spark.settings import EngineSettings
 from foretide.topology.options import OWN_KINDS
 
-__all__ = ["SharedPlace", "check_given", "check_sharing", "share_credentials", "shared_places"]
+__all__ = ["SharedPlace", "check_executors", "check_given", "check_stores", "share_credentials", "shared_places"]
 
 # What the variables begin with by which clients of object stores find servers and credentials, and HDFS its user.
 _CREDENTIALS = ("AWS_", "AZURE_", "GOOGLE_", "HADOOP_USER_NAME")
@@ -91,22 +91,42 @@ def _tables(tables: Any) -> Iterator[tuple[str, str]]:
             yield name, str(table)
 
 
-def check_sharing(spark: SparkSession, places: Sequence[SharedPlace]) -> None:
-    """See to it that executors on other machines see what goes through files.
+def check_executors(spark: SparkSession, places: Sequence[SharedPlace]) -> None:
+    """See to it that executors on other machines run what the driver runs, and see what goes through files.
 
     Raises
     ------
     ConfigError
-        Naming those for which they do not, and what to do.
+        Naming the executors that do not, what is concerned, and what to do.
     """
-    if not places or on_this_machine(str(spark.sparkContext.master)):
+    if on_this_machine(str(spark.sparkContext.master)):
         return
     folders = [_whole(folder) for folder in dict.fromkeys(place.folder for place in places) if folder]
-    blind = [sight for sight in look_around(spark, folders) if sight.missing]
+    try:
+        sights = look_around(spark, folders)
+    except Exception as error:
+        if (refused := refused_by_versions(error)) is not None:
+            raise refused from error
+        raise
+    check_versions(sights)
+    blind = [sight for sight in sights if sight.missing]
     if blind:
         missing = {folder for sight in blind for folder in sight.missing}
         hit = [place for place in places if place.folder and _whole(place.folder) in missing]
         raise _refused(hit, sorted(missing), f"executors that do not: {', '.join(str(sight) for sight in blind[:4])}")
+
+
+def check_stores(places: Iterable[SharedPlace]) -> None:
+    """See to it that object stores and HDFS are there and let the driver write, for all that is to lie there.
+
+    Raises
+    ------
+    DepotError
+        Saying what is wrong, within ten seconds; without this, tasks would wait for as long as for a moment's fault.
+    """
+    for folder in dict.fromkeys(place.folder for place in places):
+        if folder and is_remote(folder):
+            open_depot(folder).check()
 
 
 def share_credentials(spark: SparkSession, places: Iterable[str]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import platform
+import re
 import sys
 import time
 import uuid
@@ -14,13 +16,23 @@ from pyspark.sql import SparkSession
 
 from foretide._version import __version__
 from foretide.depot import is_remote, open_depot
-from foretide.errors import ForetideError
+from foretide.errors import ConfigError, ForetideError
 from foretide.health.task_features import whoami
 
-__all__ = ["Sight", "look_around"]
+__all__ = ["Sight", "check_versions", "look_around", "refused_by_versions"]
 
 # How long a task stays, so that the others need workers, and executors, of their own.
 _STAY_S = 0.1
+_PYTHON = platform.python_version()
+_REMEDY = (
+    "install the same on the workers and say where by --conf spark.pyspark.python=..., or send it along: --conf "
+    "spark.archives=environment.tar.gz#environment --conf spark.pyspark.python=./environment/bin/python"
+)
+# How Spark says which executor failed a task, and how Python says that it is another, or lacks what the driver has.
+_WHERE = re.compile(r"\(TID \d+\) \(([^\s()]+) executor ([^\s()]+)\)")
+_OTHER_PYTHON = re.compile(r"PYTHON_VERSION_MISMATCH\].*?version: ([\d.]*\d)")
+_NO_MODULE = re.compile(r"No module named '?((?:foretide|pyarrow|numpy)[\w.]*)")
+_NO_NAME = re.compile(r"Can't get attribute '(\w+)' on <module 'foretide")
 
 
 @dataclass(frozen=True)
@@ -59,6 +71,48 @@ def look_around(spark: SparkSession, places: Sequence[str | Path]) -> list[Sight
         # Each executor tells once, however many of its tasks do.
         found = context.parallelize(range(tasks), tasks).mapPartitions(_Look(marks)).collect()
     return sorted(set(found), key=lambda sight: sight.executor)
+
+
+def check_versions(sights: Iterable[Sight]) -> None:
+    """See to it that executors have the driver's Python, but for its patches, and its Foretide.
+
+    Raises
+    ------
+    ConfigError
+        Naming those that have another.
+    """
+    odd = [one for one in sights if (_minor(one.python), one.foretide) != (_minor(_PYTHON), __version__)]
+    if odd:
+        raise _refused("; ".join(f"executor {one}: Python {one.python}, Foretide {one.foretide}" for one in odd[:4]))
+
+
+def refused_by_versions(error: Exception) -> ConfigError | None:
+    """Return what is to be said where executors are so different that they failed to tell; None where it was else."""
+    text = str(error)
+    if found := _OTHER_PYTHON.search(text):
+        got = f"Python {found[1]}"
+    elif found := _NO_MODULE.search(text):
+        got = f"no module {found[1]!r}"
+    elif found := _NO_NAME.search(text):
+        got = f"no {found[1]!r} in its Foretide"
+    else:
+        return None
+    where = _WHERE.search(text)
+    return _refused(f"executor {where[2]} on {where[1]}: {got}" if where else got)
+
+
+def _minor(version: str) -> list[str]:
+    return version.split(".")[:2]
+
+
+def _refused(got: str) -> ConfigError:
+    python = ".".join(_minor(_PYTHON))
+    return ConfigError(
+        "spark.pyspark.python",
+        expected=f"Python {python} and Foretide {__version__} on executors, as here",
+        got=got,
+        remedy=_REMEDY,
+    )
 
 
 @contextmanager
