@@ -5,8 +5,9 @@ wait and compress alike. Plain PySpark is its Kafka source, `mapInArrow`, and it
 after a failure; Foretide's tasks send it in transactions. A third alternative is Foretide with rows that the driver
 sends, as it did before ADR 0026; the bytes of rows that reach it are counted.
 
-Spark's connector is fetched from Maven Central; ``--connector`` names another version of it, ``--jars`` a folder with
-it. Where the one of the installed PySpark cannot be had, that comparison is left out.
+Spark's connector is fetched from Maven Central: that of the installed PySpark or, where there is none, that of 4.2;
+``--connector`` names another version, ``--jars`` a folder with its jars. The table says which one it was. Without any,
+that comparison is left out.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -39,6 +41,9 @@ SLOTS = 2
 SKIPPED = 2
 SCHEMA = "id long, text string, price double"
 _TIMEOUT_S = 600.0
+ARTIFACT = "spark-sql-kafka-0-10_2.13"
+#: The version of the connector that is taken where that of the installed PySpark cannot be had.
+OTHER_CONNECTOR = "4.2.0"
 #: How Spark's sink sends: as Foretide's producers do, with batches as large as the client may make them.
 SENDING = {
     "kafka.linger.ms": "5",
@@ -178,30 +183,61 @@ def measure(
     }
 
 
-def connector(packages: Sequence[str]) -> str:
-    """Return the jars of Spark's connector, as ``spark.jars`` takes them; Spark's own are left out."""
-    needed = ("spark-sql-kafka", "spark-token-provider-kafka", "kafka-clients", "commons-pool2")
-    try:
-        return ",".join(str(jar) for jar in fetch(packages) if jar.name.startswith(needed))
-    except KafkaError as error:
-        progress(f"  without plain PySpark: {error}")
-        return ""
+@dataclass(frozen=True)
+class Connector:
+    """Spark's connector for Kafka: its jars, of which the version is in their names; none where it cannot be had."""
+
+    jars: Sequence[Path] = ()
+
+    @classmethod
+    def found(cls, versions: Sequence[str]) -> Connector:
+        """Return the first of these versions that can be had; jars that Spark has by itself are left out."""
+        needed = ("spark-sql-kafka", "spark-token-provider-kafka", "kafka-clients", "commons-pool2")
+        for version in versions:
+            try:
+                jars = fetch([f"org.apache.spark:{ARTIFACT}:{version}"])
+            except KafkaError as error:
+                progress(f"  without the connector of {version}: {error}")
+            else:
+                return cls([jar for jar in jars if jar.name.startswith(needed)])
+        return cls()
+
+    @property
+    def version(self) -> str:
+        """The version of Spark that it belongs to; nothing where there is none."""
+        names = [jar.stem for jar in self.jars if jar.name.startswith(ARTIFACT)]
+        return names[0].removeprefix(f"{ARTIFACT}-") if names else ""
+
+    def against(self) -> str:
+        """Return what ours is compared with."""
+        which = f"with the connector of {self.version}, " if self.version else ""
+        return f"plain PySpark {which}from the same topic to the same kind of sink (at least once)"
+
+    def note(self, pyspark_version: str) -> str:
+        """Return which jars there were, and whether they are those of this PySpark."""
+        if not self.version:
+            return "Spark's connector: none."
+        names = ", ".join(sorted(jar.name for jar in self.jars))
+        other = f"; there is none of PySpark {pyspark_version} here" if self.version != pyspark_version else ""
+        return f"Spark's connector is that of {self.version}{other}: {names}."
 
 
 def main() -> None:
     own = argparse.ArgumentParser(add_help=False)
-    own.add_argument("--connector", default=pyspark.__version__, help="version of Spark's connector (that of PySpark)")
+    own.add_argument("--connector", help=f"version of Spark's connector (that of PySpark, or {OTHER_CONNECTOR})")
     own.add_argument("--jars", type=Path, help="a folder with the connector's jars, instead of fetching them")
     given, _ = own.parse_known_args()
     options = parse_options(__doc__, own=[own])
     rows, batches = options.size((100_000, 10), quick=(20_000, 4), smoke=(200, 1))
     total = rows * (SKIPPED + batches)
     progress(f"Kafka: {total:,} events in batches of {rows:,}, {PARTITIONS} partitions, {SLOTS} slots")
-    package = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{given.connector}"
     if given.jars:
-        jars = ",".join(map(str, given.jars.glob("*.jar")))
-    else:  # the shortest run does without plain PySpark, whose connector would have to be fetched
-        jars = "" if options.smoke else connector([package])
+        spark_kafka = Connector(sorted(given.jars.glob("*.jar")))
+    elif options.smoke:  # the shortest run does without plain PySpark, whose connector would have to be fetched
+        spark_kafka = Connector()
+    else:
+        spark_kafka = Connector.found([given.connector] if given.connector else [pyspark.__version__, OTHER_CONNECTOR])
+    jars = ",".join(map(str, spark_kafka.jars))
     with scratch() as path, Broker(path / "broker", port=0, heap_mb=768) as broker:
         source = "orders"
         fill(broker.servers, source, total)
@@ -218,16 +254,14 @@ def main() -> None:
         )
         spark.stop()
     ratio = between(found["Foretide"], found["plain PySpark"]) if jars else None
-    against = "plain PySpark from the same topic to the same kind of sink (at least once)"
-    names = sorted(Path(jar).name for jar in jars.split(",") if jar)
-    note = f"Spark's connector: {', '.join(names) or 'none'}."
+    against, note = spark_kafka.against(), spark_kafka.note(pyspark.__version__)
     by_driver = between(found["Foretide"], found["Foretide, by the driver"])
     lines = [
         Measured("throughput from Kafka to Kafka, exactly once", against, "at least", 0.85, ratio, note),
         Measured("the same, rows sent by tasks", "sent by the driver", "at least", 1.0, by_driver),
     ]
     details = {
-        "connector": names,
+        "connector": [jar.name for jar in spark_kafka.jars],
         "rows": rows,
         "batches": batches,
         "partitions": PARTITIONS,
