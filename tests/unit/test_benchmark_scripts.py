@@ -205,3 +205,36 @@ def test_a_request_that_fails_is_no_quick_answer(script: Callable[[str], Any], a
     with pytest.raises(ExceptionGroup) as failed:
         asyncio.run(run())
     assert failed.group_contains(RuntimeError, match="/v1/forecast/lr: expected status 200")
+
+
+@pytest.mark.parametrize("had", ["4.3.0", "4.2.0", ""])
+def test_a_row_about_kafka_names_the_connector_that_it_was_measured_with(
+    script: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch, had: str
+) -> None:
+    kafka = script("kafka")
+
+    def fetch(packages: list[str]) -> list[Path]:
+        if packages != [f"org.apache.spark:spark-sql-kafka-0-10_2.13:{had}"]:
+            raise kafka.KafkaError("no such package")
+        return [Path(f"jars/{name}-{had}.jar") for name in ("scala-library", "spark-sql-kafka-0-10_2.13")]
+
+    monkeypatch.setattr(kafka, "fetch", fetch)
+    found = kafka.Connector.found(["4.3.0", "4.2.0"])
+    assert [jar.name for jar in found.jars] == ([f"spark-sql-kafka-0-10_2.13-{had}.jar"] if had else [])
+    assert found.against().startswith(f"plain PySpark with the connector of {had}, " if had else "plain PySpark from")
+    notes = {
+        "4.3.0": "Spark's connector is that of 4.3.0: spark-sql-kafka-0-10_2.13-4.3.0.jar.",
+        "4.2.0": "Spark's connector is that of 4.2.0; there is none of PySpark 4.3.0 here:"
+        " spark-sql-kafka-0-10_2.13-4.2.0.jar.",
+        "": "Spark's connector: none.",
+    }
+    assert found.note("4.3.0") == notes[had]
+
+
+def test_what_takes_a_quarter_of_an_hour_is_not_run_within_the_two_hours(script: Callable[[str], Any]) -> None:
+    bench_all = script("bench_all")
+    assert {"rescale_gap", "keyed_state", "load_aware", "keyed_flink"} <= set(bench_all.LONG)
+    assert not set(bench_all.NAMES) & set(bench_all.LONG)
+    took_s = {one["name"]: one["seconds"] for one in bench_all.found(bench_all.RESULTS)}
+    assert {name: took_s[name] for name in bench_all.NAMES if took_s.get(name, 0) > 900} == {}
+    assert sum(took_s.get(name, 0) for name in bench_all.NAMES) < 7_200
