@@ -1,15 +1,16 @@
 """A reproduced number beside the printed one: where it is printed, how far ours is from it, and why.
 
 The rules of every page are here. A number further than 10 % from print is *explained* if the paper contradicts itself
-in that very number, or if an experiment brings it within 10 %: the same run under another assumption, under which no
-other number of the run leaves the 10 %. Otherwise it is *unexplained*. A number that was calibrated against print, or
-that is printed twice, is *no evidence*, however near it is.
+in that very number, or if an experiment brings it within 10 %: the same run under another assumption, or measured by
+another definition, which moves no other number of its row or of its column away from print. Otherwise it is
+*unexplained*. A number that was calibrated against print, or that is printed twice, is *no evidence*, however near it
+is.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -54,6 +55,11 @@ class Metric:
     title: str
     unit: Literal["part", "ms", "count", "ratio"]
 
+    @property
+    def rounding(self) -> float:
+        """What rounding alone may add to a printed number."""
+        return _ROUNDING if self.unit in ("part", "ratio") else 0.0
+
     def shown(self, value: float | None) -> str:
         """Return a value as text; a dash if there is none."""
         if value is None or not math.isfinite(value):
@@ -81,9 +87,8 @@ class Metric:
         >>> saved.near(0.43, 0.475), saved.near(0.42, 0.475), saved.near(0.0004, 0.0), saved.near(math.nan, 0.5)
         (True, False, True, False)
         """
-        rounding = _ROUNDING if self.unit in ("part", "ratio") else 0.0
         # Rounding of sums must not decide.
-        return abs(ours - paper) <= max(WITHIN * abs(paper), rounding) + 1e-9
+        return abs(ours - paper) <= max(WITHIN * abs(paper), self.rounding) + 1e-9
 
 
 @dataclass(frozen=True)
@@ -121,7 +126,7 @@ class Printed:
 class Trial:
     """The same number with one assumption changed: an experiment on why it is off.
 
-    `spoils` names the numbers of the same run that were within 10 % and no longer are: such an assumption is no cause.
+    `spoils` names the numbers of the same row or column that it moves away from print: such an assumption is no cause.
     """
 
     assumption: str
@@ -223,9 +228,15 @@ class Comparison:
         )
 
     def _text(self, trial: Trial) -> str:
-        but = f", but then no longer {' and '.join(trial.spoils)}" if trial.spoils else ""
+        but = f", but it moves {_listed(trial.spoils)} away from print" if trial.spoils else ""
         metric = self.metric
         return f"{trial.assumption}: {metric.shown(trial.value)} ({metric.deviation(trial.value, self.paper)}){but}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Return names as text: two, and how many more."""
+    shown = list(names[:2]) + ([f"{len(names) - 2} more"] if len(names) > 2 else [])
+    return " and ".join(shown) if len(shown) < 3 else f"{', '.join(shown[:-1])} and {shown[-1]}"
 
 
 def tally(verdicts: Iterable[str]) -> dict[Verdict, int]:

@@ -11,6 +11,7 @@ from typing import Any
 from foretide.experiments.report import Report, markdown_table, write_text
 from foretide.experiments.reproduce.comparison import VERDICTS, Comparison, Trial, Verdict, tally
 from foretide.experiments.reproduce.contract import Experiment, Result, Scope
+from foretide.experiments.reproduce.trials import with_spoilt
 
 __all__ = ["summary", "to_report", "write_index"]
 
@@ -26,7 +27,8 @@ def to_report(experiment: Experiment, result: Result, scope: Scope) -> Report:
     [['ANN', 'saved resources', '0.470', '0.475', '-1%', 'within 10 %', '']]
     """
     seeds = "one seed" if scope.seeds == 1 else f"mean of {scope.seeds} seeds"
-    head, rows = _table(result.comparisons, scope)
+    comparisons = with_spoilt(result.comparisons)
+    head, rows = _table(comparisons, scope)
     return Report(
         name=experiment.name,
         title=experiment.title,
@@ -39,12 +41,12 @@ def to_report(experiment: Experiment, result: Result, scope: Scope) -> Report:
             if scope.whole
             else f"Only the first {scope.first_s:g} s of each input: these numbers compare with nothing."
         ),
-        summary=summary(tally(each.verdict for each in result.comparisons)),
+        summary=summary(tally(each.verdict for each in comparisons)),
         inputs=experiment.inputs(scope),
         head=head,
         rows=rows,
         texts=("metric", "verdict", "cause"),
-        sections=_sections(result.comparisons),
+        sections=_sections(comparisons),
         checks=result.checks,
         panels=result.panels,
         notes=result.notes,
@@ -52,8 +54,8 @@ def to_report(experiment: Experiment, result: Result, scope: Scope) -> Report:
             "paper": experiment.source,
             "seeds": scope.seeds,
             "first_s": scope.first_s,
-            "tally": tally(each.verdict for each in result.comparisons),
-            "comparisons": [_data(each) for each in result.comparisons],
+            "tally": tally(each.verdict for each in comparisons),
+            "comparisons": [_data(each) for each in comparisons],
         },
     )
 
@@ -123,7 +125,8 @@ def _sections(comparisons: Sequence[Comparison]) -> list[tuple[str, str]]:
 
 _EXPERIMENTS = (
     "The same run with one assumption changed (the first seed), or the same run measured by another definition. "
-    "**Bold** is within 10 % of print. † is no cause: a number of the same run that was within 10 % no longer is."
+    "**Bold** is within 10 % of print. † is no cause: it moves another number of the same row or "
+    "column away from print."
 )
 
 
@@ -192,8 +195,9 @@ _INDEX = (
     "page; numbers are beside each page as JSON.",
     "- **within 10 %** of the printed number.\n"
     "- **explained**: further off, and the cause is known. Either an experiment found it: the same run with one "
-    "assumption changed comes within 10 %, and no other number of the run leaves. Or the paper contradicts itself in "
-    "that number. Where several assumptions are tried, one may come near by chance; the page shows them all.\n"
+    "assumption changed, or measured by another definition, comes within 10 %, and no other number of its row or "
+    "column moves away from print. Or the paper contradicts itself in that number. Where several assumptions are "
+    "tried, one may come near by chance; the page shows them all.\n"
     "- **unexplained**: further off, for reasons we do not know. The page says what comes nearest.\n"
     "- **no evidence**: calibrated against that very number, so by definition, or printed in another table too.",
     "Every printed number has its document ([references](../references.md)), section, and table or figure. The texts "

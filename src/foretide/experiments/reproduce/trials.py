@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 
 import numpy as np
@@ -14,7 +16,7 @@ from foretide.plan.load import busy_replicas, needed_replicas
 from foretide.records import Floats
 from foretide.sim.outcome import SimulationReport
 
-__all__ = ["DEFINITIONS", "compare_run", "other_definitions"]
+__all__ = ["DEFINITIONS", "compare_run", "other_definitions", "with_spoilt"]
 
 #: Other ways to measure a metric of SPEC P8, by its key: the key of the number in `RunOutcome.metrics`, and what it is.
 #: They serve as experiments on these pages alone; every metric of Foretide has the one definition of `score_run`.
@@ -29,6 +31,8 @@ DEFINITIONS: Mapping[str, Mapping[str, str]] = MappingProxyType(
     }
 )
 _SAMPLE_S = 30.0
+# What moves a number by less of the printed one than this leaves it where it is.
+_STILL = 0.01
 # Two instants closer than this are the same.
 _SAME_INSTANT_S = 1e-6
 
@@ -96,25 +100,66 @@ def compare_run(
     readings : collection of str
         Assumptions that read the paper in another way: they are tried with other definitions too.
     """
-    ours = {m: Comparison(subject, m, tuple(each), printed.get(m)) for m, each in values.items()}
-    # Experiments are made with the first seed: what it alone does not do, an assumption cannot undo.
-    near = [each for each in ours.values() if each.near and each.shows(Trial("", each.values[0]))]
-
-    def spoilt(metrics: Mapping[str, float]) -> tuple[str, ...]:
-        return tuple(
-            each.metric.title for each in near if not each.shows(Trial("", metrics.get(each.metric.key, each.ours)))
-        )
-
-    spoils = {assumption: spoilt(metrics) for assumption, metrics in tried.items()}
     found = []
-    for metric, one in ours.items():
-        trials = [
-            Trial(assumption, metrics[metric.key], spoils[assumption])
-            for assumption, metrics in tried.items()
-            if metric.key in metrics
-        ]
+    for metric, each in values.items():
+        trials = [Trial(title, metrics[metric.key]) for title, metrics in tried.items() if metric.key in metrics]
         for key, title in DEFINITIONS.get(metric.key, {}).items():
             trials += [Trial(title, measured[key])] if key in measured else []
-            trials += [Trial(f"{each}, {title}", tried[each][key], spoils[each]) for each in readings if each in tried]
-        found.append(Comparison(subject, metric, one.values, one.printed, tuple(trials) if one.printed else ()))
+            trials += [Trial(f"{one}, {title}", tried[one][key]) for one in readings if one in tried]
+        cell = printed.get(metric)
+        found.append(Comparison(subject, metric, tuple(each), cell, tuple(trials) if cell else ()))
     return found
+
+
+def with_spoilt(comparisons: Sequence[Comparison]) -> tuple[Comparison, ...]:
+    """Return the numbers of a page, each experiment with the other numbers that it moves away from print.
+
+    An assumption is true of a whole run, and a definition of a whole table: what brings one number nearer and moves
+    another one of its row or of its column away is no cause of either. Numbers that are no evidence, or that
+    contradict their paper, do not count.
+
+    >>> metric, other = Metric("ms", "time (ms)", "ms"), Metric("saved", "saved", "part")
+    >>> near, far = (Trial("later", value) for value in (100.0, 0.9))
+    >>> one = Comparison("LR", metric, (200.0,), Printed(100.0, "table 1"), (near,))
+    >>> two = Comparison("LR", other, (0.7,), Printed(0.5, "table 1"), (far,))
+    >>> with_spoilt([one])[0].cause, with_spoilt([one, two])[0].cause
+    ('later: 100 (+0%)', 'nearest: later: 100 (+0%), but it moves saved away from print')
+    """
+    witnesses = [
+        (each, {trial.assumption: trial.value for trial in each.trials})
+        for each in comparisons
+        if each.printed and not each.printed.no_evidence and not each.printed.contradiction
+    ]
+
+    def spoilt(each: Comparison, trial: Trial) -> tuple[str, ...]:
+        run, found = _run_of(each.metric, trial.assumption), list[str]()
+        for other, values in witnesses:
+            same_row, same_column = other.subject == each.subject, other.metric == each.metric
+            if same_row == same_column:  # it itself, or one that has nothing to do with it
+                continue
+            value = values.get(run if same_row else trial.assumption)
+            if value is not None and _moves_away(other, value):
+                found.append(other.metric.title if same_row else f"{other.metric.title} of {other.subject}")
+        return tuple(found)
+
+    return tuple(
+        replace(each, trials=tuple(replace(trial, spoils=spoilt(each, trial)) for trial in each.trials))
+        for each in comparisons
+    )
+
+
+def _run_of(metric: Metric, assumption: str) -> str:
+    """Return the assumption of the run that a number was measured in, without another definition of its metric."""
+    for title in DEFINITIONS.get(metric.key, {}).values():
+        if assumption == title:
+            return ""
+        assumption = assumption.removesuffix(f", {title}")
+    return assumption
+
+
+def _moves_away(each: Comparison, value: float) -> bool:
+    """Return whether a number is further from print than its first seed, with which experiments are made."""
+    if each.paper is None or not math.isfinite(each.values[0]):
+        return False
+    before, after = abs(each.values[0] - each.paper), abs(value - each.paper)
+    return not after <= before + max(_STILL * abs(each.paper), each.metric.rounding)

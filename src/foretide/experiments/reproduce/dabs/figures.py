@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -20,6 +20,7 @@ from foretide.experiments.reproduce.contract import (
     Printed,
     Result,
     Scope,
+    Trial,
 )
 from foretide.experiments.reproduce.dabs.runs import STRATEGIES, DabsJob
 from foretide.experiments.reproduce.dabs.streams import OBSERVED
@@ -33,6 +34,7 @@ __all__ = ["EXPERIMENTS", "FIGURES"]
 _DEGREE = Metric("degree", "degree of the observed operator, mean", "count")
 _REPLICAS = Metric("mean_replicas", "replicas of all operators, mean", "count")
 _DEPHASED = Metric("dephased", "dephased tuples (late or lost)", "part")
+_MORE = Metric("replicas_ratio", "replicas of all operators, ratio of the means", "ratio")
 _STATIC, _INCREMENTAL, _LEARNED, _DABS = "static", "incremental", "Rlearning", "AUTOSCALE+"
 _TITLES = dict(zip(STRATEGIES, (_STATIC, _INCREMENTAL, _LEARNED, _DABS), strict=True))
 
@@ -54,7 +56,8 @@ Values = Mapping[str, Sequence[float]]
 class Figure:
     """A figure: what ran, the losses that the text prints, and its statements.
 
-    Statements are `fewer losses`, `faster` or `more resources`, each a pair of the better (or larger) and the other.
+    Statements are `fewer losses`, `faster` or `more resources`, each a pair of the better (or larger) and the other;
+    `times` has the pairs of which the text prints how many times as many resources the first takes.
     """
 
     number: int
@@ -64,6 +67,7 @@ class Figure:
     fewer_losses: tuple[tuple[str, str], ...] = ()
     faster: tuple[tuple[str, str], ...] = ()
     more_resources: tuple[tuple[str, str], ...] = ()
+    times: Mapping[tuple[str, str], Printed] = field(default_factory=dict)
 
 
 def _printed_of(figure: int, losses: Mapping[str, float]) -> dict[str, Printed]:
@@ -81,6 +85,10 @@ FIGURES = (
         fewer_losses=((_DABS, _INCREMENTAL), (_DABS, _LEARNED)),
         faster=((_DABS, _INCREMENTAL), (_DABS, _LEARNED)),
         more_resources=((_INCREMENTAL, _LEARNED), (_INCREMENTAL, _DABS)),
+        times={
+            (_INCREMENTAL, _LEARNED): Printed(1.64, "DABS, section 7.3, text on figure 12: 64 % more"),
+            (_INCREMENTAL, _DABS): Printed(1.18, "DABS, section 7.3, text on figure 12: 18 % more"),
+        },
     ),
     Figure(
         13,
@@ -174,7 +182,19 @@ def _conclude(figure: Figure, scope: Scope, outcomes: Outcomes) -> Result:
             tried["monitoring pauses after a change"] = {_DEPHASED.key: float(np.mean(values[_DEPHASED][paused]))}
         printed = {_DEPHASED: figure.dephased[name]} if name in figure.dephased else {}
         comparisons += compare_run(name, {metric: each[name] for metric, each in values.items()}, printed, tried, {})
+    comparisons += [_times(pair, printed, values[_REPLICAS]) for pair, printed in figure.times.items()]
     return Result(tuple(comparisons), tuple(_checks(figure, values)), _panels(_printed(runs)), _notes(figure))
+
+
+def _times(pair: tuple[str, str], printed: Printed, replicas: Values) -> Comparison:
+    """Return how many times as many replicas one strategy takes as another; that both pause is an experiment."""
+
+    def ratios(one: str, other: str) -> tuple[float, ...]:
+        return tuple(a / b for a, b in zip(replicas[one], replicas[other], strict=True))
+
+    paused = float(np.mean(ratios(*map(_paused, pair))))
+    trials = (Trial("monitoring pauses after a change", paused),)
+    return Comparison(" ÷ ".join(pair), _MORE, ratios(*pair), printed, trials)
 
 
 def _printed(runs: Runs) -> Runs:
