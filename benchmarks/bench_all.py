@@ -26,6 +26,7 @@ NAMES = (
     "latency",
     "queued_edges",
     "edge_logs",
+    "log_port",
     "kafka",
     "replica_pool",
     "replica_changes",

@@ -28,6 +28,7 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "zero": FILES,
     "planning": HARNESS,
     "run_store": HARNESS,
+    "log_port": HARNESS,
     "simulator": HARNESS,
     "following": HARNESS,
     "fronts": HARNESS,
