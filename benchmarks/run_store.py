@@ -1,9 +1,10 @@
 """What recording a run costs: time on the thread of the control loop, CPU in all, bytes, and rows per second.
 
 A topology of 50 operators in a line is measured once a second and decided upon every 30 s (a plan with ten terms for
-every operator, a forecast of 30 steps with two quantiles); four workers and one machine give 24 and 57 features every
-5 s, and the latencies of each second are kept. An hour of that goes through a `RunRecorder` as fast as it takes it: the
-time of a call is what the loop waits. CPU is measured apart, over minutes that are written second by second.
+every operator, a forecast of 30 steps with two quantiles); four workers and one machine give all their features every
+5 s, as in a run, and the latencies of each second are kept. An hour of that goes through a `RunRecorder` as fast as it
+takes it: the time of a call is what the loop waits. CPU is measured apart, over minutes that are written second by
+second.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import numpy as np
 
 from _harness import Measured, Ratio, Table, parse_options, report
 from foretide.control import Decision
+from foretide.health.features import MACHINE_NAMES, WORKER_NAMES, machine_sample, worker_sample
 from foretide.latency import LatencyHistogram
 from foretide.records import Action, Forecast, Layout, Measurement, Plan, Term, Window
 from foretide.store import FeatureSample, RunRecorder, RunSpec, RunStore, StoreSettings
@@ -131,12 +133,11 @@ def decision(layout: Layout, cycle: int, random: np.random.Generator) -> Decisio
 
 
 def features(at_s: float, setup: Setup, random: np.random.Generator) -> list[FeatureSample]:
-    names = {"worker": tuple(f"w{n}" for n in range(24)), "machine": tuple(f"m{n}" for n in range(57))}
     workers = [
-        FeatureSample(at_s, "worker", f"executor-{number}", "host", names["worker"], random.lognormal(0, 1, 24))
+        worker_sample(at_s, f"executor-{number}", "host", random.lognormal(0, 1, len(WORKER_NAMES)))
         for number in range(setup.workers)
     ]
-    return [*workers, FeatureSample(at_s, "machine", "host", "host", names["machine"], random.lognormal(0, 1, 57))]
+    return [*workers, machine_sample(at_s, "host", random.lognormal(0, 1, len(MACHINE_NAMES)))]
 
 
 @dataclass(frozen=True)
@@ -247,8 +248,9 @@ def main() -> None:
     setup = options.size(Setup(), quick=Setup(seconds=300), smoke=Setup(seconds=60))
     figures = measure(setup, options.repeats)
     intro = (
-        f"{setup.operators} operators measured once a second, a decision every {TD_S} s, features of {setup.workers}"
-        f" workers and a machine every {FEATURES_S} s: {figures.rows:,} rows for {setup.seconds:,} s of a run."
+        f"{setup.operators} operators measured once a second, a decision every {TD_S} s, {len(WORKER_NAMES)} features"
+        f" of each of {setup.workers} workers and {len(MACHINE_NAMES)} of a machine every {FEATURES_S} s:"
+        f" {figures.rows:,} rows for {setup.seconds:,} s of a run."
     )
     table = Table(
         "",
