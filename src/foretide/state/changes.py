@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from foretide.depot import is_remote, open_depot
+from foretide.depot import DepotError, is_remote, open_depot
 from foretide.state.clock import Clock, Timing
+from foretide.state.errors import DamagedStateError
 from foretide.transport.contract import Piece
 
 __all__ = ["DELETED", "EXPIRES", "KEY", "PARTITION", "Snapshot", "StateOrder", "change_rows", "change_schema"]
@@ -59,6 +61,34 @@ class Snapshot:
             return pa.ipc.open_file(pa.BufferReader(open_depot(folder).read(name))).read_all()
         with pa.memory_map(self.path) as file:
             return pa.ipc.open_file(file).read_all()
+
+    def read_whole(self, operator: str, partition: int) -> pa.Table:
+        """Return its keys and states, if all of them are there and they are of that partition.
+
+        Raises
+        ------
+        DamagedStateError
+            When the file is cut short, missing, or another's.
+        """
+        try:
+            found = self.read()
+        except DepotError:  # one that is away says so
+            raise
+        except FileNotFoundError:
+            got = "no such file"
+        except (OSError, pa.ArrowException) as error:
+            got = f"one that Arrow refuses ({error})"
+        else:
+            names = found.schema.names
+            if found.num_rows == self.rows and names[: len(_HEAD)] == [each.name for each in _HEAD]:
+                homes = pc.unique(found[PARTITION]).to_pylist()
+                if homes in ([], [partition]):
+                    return found
+                got = f"keys of the partitions {', '.join(map(str, homes))}"
+            else:
+                got = f"{found.num_rows} rows with the columns {', '.join(names)}"
+        expected = f"a snapshot of {self.rows} keys"
+        raise DamagedStateError(operator, self.path, expected=expected, got=got, partitions=[partition])
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from foretide.depot import Depot
+from foretide.state.documents import read_document
 from foretide.traces.replay import EVENT_TIME
 
 __all__ = ["MICROS", "Clock", "ClockFile", "Timing"]
@@ -92,6 +93,8 @@ class ClockFile:
         Where the file is.
     watermark_s : float, optional
         How far the watermark is behind the latest event.
+    operator : str
+        Whose time it is, for messages.
 
     Examples
     --------
@@ -105,14 +108,12 @@ class ClockFile:
     (True, 3000000)
     """
 
-    def __init__(self, depot: Depot, watermark_s: float | None) -> None:
+    def __init__(self, depot: Depot, watermark_s: float | None, operator: str = "") -> None:
         self._depot, self._behind_us = depot, round((watermark_s or 0.0) * MICROS)
-        self._last: Clock | None = None
         self._watermark_us: int | None = None
         self._columns = ""
-        try:
-            self._last = Clock(**json.loads(depot.read(_FILE)))
-        except FileNotFoundError:
+        self._last: Clock | None = read_document(depot, _FILE, operator, lambda found: Clock(**found))
+        if self._last is None:
             return
         self._watermark_us, self._columns = self._last.watermark_us, self._last.columns
 

@@ -17,6 +17,8 @@ from foretide.errors import ConfigError
 from foretide.state.changes import PARTITION, Snapshot, StateOrder
 from foretide.state.clock import ClockFile, Timing
 from foretide.state.deal import Costs, deal_out
+from foretide.state.documents import read_document
+from foretide.state.errors import changelog_of
 from foretide.transport import ArrowLog, ArrowLogSettings
 from foretide.transport.contract import Commit, Piece
 
@@ -28,6 +30,7 @@ __all__ = [
     "StateLedger",
     "home_of",
     "other_partitions",
+    "read_description",
     "read_snapshots",
     "write_snapshots",
 ]
@@ -71,6 +74,8 @@ class StateLedger:
     ------
     ConfigError
         When the directory has a state of other partitions or columns.
+    DamagedStateError
+        When files are missing, cut short or another's.
     """
 
     def __init__(
@@ -98,11 +103,12 @@ class StateLedger:
             edge=f"state of {operator}",
             settings=ArrowLogSettings(max_bytes=1 << 62, fsync=fsync),
         )
-        self.log.register(_READER)
         self._timing = timing or Timing()
-        self._clocks = ClockFile(self._depot, self._timing.watermark_s)
-        self._snapshots = read_snapshots(self._home.uri)
-        self._changed = self._scan(partitions)
+        self._clocks = ClockFile(self._depot, self._timing.watermark_s, operator)
+        self._snapshots = read_snapshots(self._home.uri, operator)
+        with changelog_of(operator, self.log.place):
+            self.log.register(_READER)
+            self._changed = self._scan(partitions)
         self._recent: deque[tuple[tuple[int, Piece], ...]] = deque(maxlen=_RECENT)
         self._costs = Costs(partitions)
         self._deal: NDArray[np.int64] | None = None
@@ -207,7 +213,7 @@ class StateLedger:
 
     def _describe(self, described: Mapping[str, Any]) -> None:
         """Write down what the state is, or check that it is that."""
-        found = _read_json(self._depot, DESCRIPTION)
+        found = read_description(self._depot.uri)
         if found is None:
             self._depot.put(DESCRIPTION, json.dumps(described).encode())
             return
@@ -233,15 +239,17 @@ def home_of(root: str | Path) -> str:
 
 def _home_name(depot: Depot) -> str:
     """Return the folder of a state that was divided anew; empty for one that never was."""
-    return str((_read_json(depot, DESCRIPTION) or {}).get("home", ""))
+    return str((read_description(depot.uri) or {}).get("home", ""))
 
 
-def _read_json(depot: Depot, name: str) -> dict[str, Any] | None:
-    try:
-        found: dict[str, Any] = json.loads(depot.read(name))
-    except FileNotFoundError:
-        return None
-    return found
+def read_description(root: str | Path) -> dict[str, Any] | None:
+    """Return what a state is: its operator, partitions, key, columns, and where it was divided anew; None for none."""
+    depot = open_depot(root)
+
+    def checked(found: dict[str, Any]) -> dict[str, Any]:
+        return {**found, "partitions": int(found["partitions"]), "key": list(found["key"]), "columns": found["columns"]}
+
+    return read_document(depot, DESCRIPTION, depot.uri.rpartition("/")[2], checked)
 
 
 def other_partitions(run: str | Path, operator: str, found: int, wanted: int) -> ConfigError:
@@ -261,7 +269,10 @@ def write_snapshots(home: str | Path, snapshots: Mapping[int, Snapshot], *, fsyn
     open_depot(home, fsync=fsync).put(SNAPSHOTS_FILE, json.dumps(entries).encode())
 
 
-def read_snapshots(home: str | Path) -> dict[int, Snapshot]:
-    """Return the last snapshot of each partition that has one, of the state that is kept there."""
-    entries = _read_json(open_depot(home), SNAPSHOTS_FILE) or {}
-    return {int(partition): Snapshot(**entry) for partition, entry in entries.items()}
+def read_snapshots(home: str | Path, operator: str) -> dict[int, Snapshot]:
+    """Return the last snapshot of each partition that has one, of the state of an operator that is kept there."""
+
+    def made(entries: dict[str, Any]) -> dict[int, Snapshot]:
+        return {int(partition): Snapshot(**entry) for partition, entry in entries.items()}
+
+    return read_document(open_depot(home), SNAPSHOTS_FILE, operator, made) or {}

@@ -13,11 +13,11 @@ import pyarrow.compute as pc
 from foretide.depot import joined
 from foretide.errors import ConfigError
 from foretide.state.changes import DELETED, EXPIRES, KEY, PARTITION, change_schema
+from foretide.state.errors import DamagedStateError, changelog_of
 from foretide.state.keys import decode_key
-from foretide.state.ledger import CHANGES, DESCRIPTION, home_of, read_snapshots
+from foretide.state.ledger import CHANGES, DESCRIPTION, home_of, read_description, read_snapshots
 from foretide.store.workspace import Workspace
 from foretide.transport import ArrowLog
-from foretide.transport.errors import CorruptLogError, OffsetError
 
 __all__ = ["key_columns", "known_states", "latest_changes", "read_state"]
 
@@ -56,6 +56,8 @@ def read_state(run: str | Path, operator: str) -> pa.Table:
     ------
     ConfigError
         When the directory has no state of that operator.
+    DamagedStateError
+        When files of it are missing, cut short or another's.
     """
     known = known_states(run)
     if operator not in known:
@@ -66,7 +68,7 @@ def read_state(run: str | Path, operator: str) -> pa.Table:
             got="another",
             remedy=f"did you mean {close[0]!r}?" if close else "give the directory that the run has as its --path",
         )
-    rows = latest_changes(_all_changes(Workspace.at(run).place("state", operator)))
+    rows = latest_changes(_all_changes(Workspace.at(run).place("state", operator), operator))
     keys = [decode_key(key) for key in rows[KEY].to_pylist()]
     columns = {name: pa.array([key[at] for key in keys]) for at, name in enumerate(key_columns(run, operator))}
     state = rows.drop_columns([PARTITION, KEY, DELETED])
@@ -76,34 +78,34 @@ def read_state(run: str | Path, operator: str) -> pa.Table:
 
 def key_columns(run: str | Path, operator: str) -> list[str]:
     """Return the columns that a state is kept by."""
-    described = Workspace.at(run).depot.read(f"state/{operator}/{DESCRIPTION}")
-    return list(json.loads(described)["key"])
+    return list((read_description(Workspace.at(run).place("state", operator)) or {}).get("key", ()))
 
 
-def _all_changes(root: str) -> pa.Table:
+def _all_changes(root: str, operator: str) -> pa.Table:
     """Return snapshots, and then the changelog in its order."""
-    parts = _read_together(root)
+    parts = _read_together(root, operator)
     # Whether states had an end of their lives may have changed on the way.
     parts = [part.drop_columns([EXPIRES]) if EXPIRES in part.column_names else part for part in parts]
     return pa.concat_tables(parts) if parts else change_schema(pa.schema([])).empty_table()
 
 
-def _read_together(root: str) -> list[pa.Table]:
+def _read_together(root: str, operator: str) -> list[pa.Table]:
     """Return the parts of a state, read again where the run has put a snapshot in the place of another meanwhile."""
     for left in range(_TRIES - 1, -1, -1):
         home = home_of(root)
-        snapshots = read_snapshots(home)
+        snapshots = read_snapshots(home, operator)
         try:
-            parts = [snapshot.read() for snapshot in snapshots.values()]
-            log = ArrowLog(joined(home, CHANGES))
-            for piece in log.segments(log.first_offset(), log.end_offset()):
-                parts += [pa.Table.from_batches([rows]) for rows in piece.read()]
-        except (OSError, CorruptLogError, OffsetError):
+            parts = [snapshot.read_whole(operator, partition) for partition, snapshot in snapshots.items()]
+            with changelog_of(operator, joined(home, CHANGES)):
+                log = ArrowLog(joined(home, CHANGES))
+                for piece in log.segments(log.first_offset(), log.end_offset()):
+                    parts += [pa.Table.from_batches([rows]) for rows in piece.read()]
+        except (OSError, DamagedStateError):
             if not left:
                 raise
         else:
             # What a new snapshot has goes from the changelog only after it is named.
-            if (home_of(root), read_snapshots(home)) == (home, snapshots) or not left:
+            if (home_of(root), read_snapshots(home, operator)) == (home, snapshots) or not left:
                 return parts
     raise AssertionError("the last try returns or raises")
 

@@ -11,15 +11,15 @@ import shutil
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from foretide.depot import Depot, DepotError, is_remote, joined, open_depot
+from foretide.depot import Depot, is_remote, joined, open_depot
 from foretide.errors import ConfigError
 from foretide.state.changes import EXPIRES, KEY, PARTITION, Snapshot
+from foretide.state.errors import DamagedStateError, StateError, changelog_of
 from foretide.state.keys import hash_keys, partition_numbers
 from foretide.state.ledger import (
     CHANGES,
@@ -27,14 +27,14 @@ from foretide.state.ledger import (
     SNAPSHOTS,
     SNAPSHOTS_FILE,
     home_of,
+    read_description,
     read_snapshots,
     write_snapshots,
 )
 from foretide.state.reading import latest_changes
-from foretide.state.view import NEVER, StateError
+from foretide.state.view import NEVER
 from foretide.store.workspace import Workspace
 from foretide.transport import ArrowLog, ArrowLogSettings
-from foretide.transport.errors import CorruptLogError, OffsetError
 from foretide.transport.manifest import HEADS, MANIFESTS, READERS, SCRATCH, SEGMENTS
 
 __all__ = ["Repartitioned", "check_room", "repartition_state", "stages_of_states"]
@@ -76,7 +76,11 @@ def repartition_state(run: str | Path, operator: str, partitions: int) -> Repart
         When the state is not complete, or not the same afterwards; it stays as it was then.
     """
     depot = open_depot(Workspace.at(run).place("state", operator), fsync=True)
-    described: dict[str, Any] = json.loads(depot.read(DESCRIPTION))
+    described = read_description(depot.uri)
+    if described is None:
+        raise DamagedStateError(
+            operator, joined(depot.uri, DESCRIPTION), expected="what the state is", got="no such file"
+        )
     number, before = int(described.get("home") or 0), int(described["partitions"])
     old = _Divided(operator, home_of(depot.uri), before)
     # What an attempt that was cut short has left, and what the one before it had no time to remove.
@@ -188,22 +192,14 @@ class _Divided:
 
     def _parts(self, offset: int) -> Iterator[pa.Table]:
         """Yield what the snapshots have, and then the changelog up to an offset in its order."""
-        for snapshot in read_snapshots(self.home).values():
-            try:
-                found = snapshot.read()
-            except DepotError:
-                raise
-            except (OSError, pa.ArrowInvalid) as error:
-                raise self._incomplete(f"a snapshot {snapshot.path} that cannot be read ({error})") from error
-            if found.num_rows != snapshot.rows or snapshot.offset > offset:
-                raise self._incomplete(f"{found.num_rows} of {snapshot.rows} keys in {snapshot.path}")
-            yield found
+        for partition, snapshot in read_snapshots(self.home, self.operator).items():
+            if snapshot.offset > offset:
+                raise self._incomplete(f"keys as of {snapshot.offset} in {snapshot.path}, beyond {offset}")
+            yield snapshot.read_whole(self.operator, partition)
         log = self.log
-        try:
+        with changelog_of(self.operator, log.place):
             for piece in log.segments(log.first_offset(), offset):
                 yield from (pa.Table.from_batches([rows]) for rows in piece.read())
-        except (CorruptLogError, OffsetError) as error:
-            raise self._incomplete(str(error)) from error
 
     def _homes(self, keys: pa.Array | pa.ChunkedArray) -> NDArray[np.int64]:
         return partition_numbers(hash_keys(keys.to_pylist()), self.partitions)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from hashlib import blake2b
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -15,13 +16,16 @@ from numpy.typing import NDArray
 from foretide.depot import joined, open_depot
 from foretide.state.changes import DELETED, EXPIRES, KEY, PARTITION, Snapshot, StateOrder, change_rows, change_schema
 from foretide.state.clock import MICROS
+from foretide.state.errors import DamagedViewError, StateError, changelog_of
 from foretide.state.memory import DueKeys
 from foretide.state.rows import RowCodec
-from foretide.state.view import MARKS, NEVER, PartitionView, StateError, open_view
+from foretide.state.view import MARKS, NEVER, PartitionView, open_view, renew_view
 from foretide.transport import ArrowLog
 from foretide.transport.contract import Piece
 
 __all__ = ["TaskState", "read_changes"]
+
+T = TypeVar("T")
 
 #: What became of keys: their states as bytes, None where they are gone.
 Changes: TypeAlias = list[tuple[bytes, bytes | None]]
@@ -74,7 +78,7 @@ class TaskState:
         self._bring_up(np.unique(partitions).tolist())
         found: list[bytes | None] = []
         for partition, first, end in _stretches(partitions):
-            found += self._views[partition].get(keys[first:end])
+            found += self._get(partition, keys[first:end])
         if self._changes:
             # Keys that were due have changed in this batch.
             noted = dict(
@@ -93,13 +97,12 @@ class TaskState:
         homes, keys = list[int](), list[bytes]()
         old_homes, old = list[int](), list[bytes]()
         for partition in mine:
-            view = self._views[partition]
-            gone = view.due(1, order.clock.now_us) if order.timing.ttl_s is not None else []
+            gone = self._due(partition, 1, order.clock.now_us) if order.timing.ttl_s is not None else []
             old_homes += [partition] * len(gone)
             old += gone
             if order.timing.timer and order.clock.watermark_us is not None:
                 left = set(gone)
-                called = [key for key in view.due(0, order.clock.watermark_us) if key not in left]
+                called = [key for key in self._due(partition, 0, order.clock.watermark_us) if key not in left]
                 homes += [partition] * len(called)
                 keys += called
         if old:
@@ -134,7 +137,7 @@ class TaskState:
 
     def sizes(self) -> dict[int, tuple[int, int]]:
         """Return keys and bytes of the partitions that were looked into, as of the last commit."""
-        return {partition: (len(view), view.size) for partition, view in self._views.items()}
+        return {at: self._look(at, lambda view: (len(view), view.size)) for at in list(self._views)}
 
     def snapshots(self) -> dict[int, Snapshot]:
         """Write the snapshots that are wanted of partitions dealt to this task, and return them."""
@@ -145,7 +148,7 @@ class TaskState:
     def _snapshot(self, partition: int) -> Snapshot:
         name = f"{partition}-{self._order.base}.arrow"
         # One transaction reads all: keys and states belong together.
-        items = list(self._views[partition].items())
+        items = self._look(partition, lambda view: list(view.items()))
         keys, states = [key for key, _ in items], [state for _, state in items]
         rows = change_rows(
             np.full(len(items), partition),
@@ -166,20 +169,49 @@ class TaskState:
         for partition in partitions:
             if partition in self._views:
                 continue
-            view = self._views[partition] = open_view(
-                self._root / self._order.run, self._order.operator, partition, marked=self._order.timing.marks
-            )
-            offset = view.offset
+            view, offset = self._open(partition)
             if offset > base:
-                raise StateError(
-                    f"operator {self._order.operator!r}: expected its state at {base} of its changelog, got {offset}: "
-                    "another attempt of this batch has come further"
+                end = ArrowLog(self._order.log).end_offset()
+                if offset <= end:
+                    raise StateError(
+                        f"operator {self._order.operator!r}: expected its state at {base} of its changelog, got "
+                        f"{offset}: another attempt of this batch has come further"
+                    )
+                # Such as the files of workers that go on after their run's directory was restored from a copy.
+                renew_view(
+                    view, f"view {view.path}: expected an offset up to {end}, where its changelog ends, got {offset}"
                 )
+                view, offset = self._open(partition)
+            self._views[partition] = view
             # One that never changed has nothing to catch up with, also where its view is new.
             if max(offset, 0) < min(self._order.changed[partition], base):
                 behind[partition] = offset
         if behind:
             self._catch_up(behind)
+
+    def _open(self, partition: int) -> tuple[PartitionView, int]:
+        """Open a view; return it, and how far it has got."""
+        order = self._order
+        # Rows in a view are without the names and types of their columns.
+        told = "\n".join([order.run, order.operator, str(partition), repr(order.timing), self._coder.shape])
+        owner = blake2b(told.encode(), digest_size=16).digest()
+        view = open_view(self._root / order.run, order.operator, partition, marked=order.timing.marks, owner=owner)
+        return view, view.offset
+
+    def _look(self, partition: int, look: Callable[[PartitionView], T]) -> T:
+        """Look into a view; one that turns out to be damaged is made anew."""
+        try:
+            return look(self._views[partition])
+        except DamagedViewError as error:
+            renew_view(self._views.pop(partition), str(error))
+            self._bring_up([partition])
+            return look(self._views[partition])
+
+    def _get(self, partition: int, keys: Sequence[bytes]) -> list[bytes | None]:
+        return self._look(partition, lambda view: view.get(keys))
+
+    def _due(self, partition: int, which: int, until_us: int) -> list[bytes]:
+        return self._look(partition, lambda view: view.due(which, until_us))
 
     def _catch_up(self, behind: dict[int, int]) -> None:
         changes: dict[int, Changes] = {}
@@ -189,18 +221,36 @@ class TaskState:
             snapshot = self._order.snapshots.get(partition)
             changes[partition], since[partition] = [], max(offset, 0)
             if snapshot is not None and offset < snapshot.offset <= self._order.base:
-                changes[partition], since[partition] = _read_snapshot(snapshot, self._coder), snapshot.offset
+                changes[partition], since[partition] = self._read(partition, snapshot), snapshot.offset
                 anew.add(partition)
         # What has not changed since its snapshot needs no part of the changelog, which may be gone.
         first = min((at for partition, at in since.items() if at < self._order.changed[partition]), default=None)
-        for piece in () if first is None else self._pieces(first):
-            for partition, found in read_changes(piece, self._coder):
-                if partition in changes:
-                    changes[partition] += found
+        with changelog_of(self._order.operator, self._order.log, sorted(behind)):
+            for piece in () if first is None else self._pieces(first):
+                for partition, found in read_changes(piece, self._coder):
+                    if partition in changes:
+                        changes[partition] += found
         for partition, found in changes.items():
             # From `first` on all changes are there, so those that a snapshot already has do no harm.
             begins = -1 if partition in anew or first is None else first
-            self._views[partition].apply(found, since=begins, offset=self._order.base)
+            try:
+                self._views[partition].apply(found, since=begins, offset=self._order.base)
+            except DamagedViewError as error:
+                if behind[partition] < 0:
+                    raise
+                renew_view(self._views.pop(partition), str(error))
+                self._bring_up([partition])
+
+    def _read(self, partition: int, snapshot: Snapshot) -> Changes:
+        table, expected = snapshot.read_whole(self._order.operator, partition), change_schema(self._coder.schema)
+        if [name for name in table.schema.names if name != EXPIRES] != expected.names:
+            raise StateError(
+                f"snapshot {snapshot.path}: expected columns {expected.names}, got {table.schema.names}; "
+                "the state of a run cannot change its columns"
+            )
+        return [
+            change for batch in table.to_batches() for _, found in self._coder.by_partition(batch) for change in found
+        ]
 
     def _pieces(self, first: int) -> list[Piece]:
         """Return the changelog from an offset up to where the batch begins."""
@@ -230,6 +280,11 @@ class _Coder:
     def schema(self) -> pa.Schema:
         """The columns of the state."""
         return self._codec.schema
+
+    @property
+    def shape(self) -> str:
+        """What tells how rows are written from other ways."""
+        return "\n".join(f"{each.name} {each.type}" for each in self.schema)
 
     def states(self, held: Sequence[bytes | None]) -> pa.RecordBatch:
         """Return the states that a view holds, null for none."""
@@ -283,13 +338,3 @@ def _stretches(partitions: NDArray[Any]) -> Iterator[tuple[int, int, int]]:
         if end > first:
             yield int(partitions[first]), first, end
         first = end
-
-
-def _read_snapshot(snapshot: Snapshot, coder: _Coder) -> Changes:
-    table, expected = snapshot.read(), change_schema(coder.schema)
-    if [name for name in table.schema.names if name != EXPIRES] != expected.names:
-        raise StateError(
-            f"snapshot {snapshot.path}: expected columns {expected.names}, got {table.schema.names}; "
-            "the state of a run cannot change its columns"
-        )
-    return [change for batch in table.to_batches() for _, found in coder.by_partition(batch) for change in found]

@@ -5,16 +5,22 @@ A view holds nothing that is not committed, so it can be thrown away, and whoeve
 
 from __future__ import annotations
 
+import logging
+import shutil
 import struct
+import uuid
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import lmdb
 
-from foretide.errors import ForetideError
+from foretide.state.errors import DamagedViewError, StateError
 
-__all__ = ["MARKS", "NEVER", "PartitionView", "StateError", "open_view"]
+__all__ = ["MARKS", "NEVER", "PartitionView", "open_view", "renew_view"]
+
+_LOG = logging.getLogger(__name__)
 
 # Address space for each partition; the file is as large as what is in it.
 _MOST_BYTES = 8 << 30
@@ -31,10 +37,16 @@ NEVER = (1 << 63) - 1
 # Views that a process keeps open.
 _OPEN = 1024
 _views: OrderedDict[Path, PartitionView] = OrderedDict()
-
-
-class StateError(ForetideError, RuntimeError):
-    """A state cannot be used as it is."""
+# What LMDB says of files that are cut short, overwritten, or none of its own.
+_DAMAGE = (
+    lmdb.BadDbiError,
+    lmdb.CorruptedError,
+    lmdb.IncompatibleError,
+    lmdb.InvalidError,
+    lmdb.PageNotFoundError,
+    lmdb.PanicError,
+    lmdb.VersionMismatchError,
+)
 
 
 class PartitionView:
@@ -49,6 +61,13 @@ class PartitionView:
         The directory of its file.
     marked : bool
         Whether states begin with their `MARKS`, by which keys can be found that are due.
+    owner : bytes
+        What tells the state from others: its run, operator and partition, and how its rows are written.
+
+    Raises
+    ------
+    DamagedViewError
+        When the file is cut short, or has another owner.
 
     Examples
     --------
@@ -60,24 +79,62 @@ class PartitionView:
     ([None, b'2'], 3, 1)
     """
 
-    def __init__(self, path: Path, *, marked: bool = False) -> None:
+    def __init__(self, path: Path, *, marked: bool = False, owner: bytes = b"") -> None:
         path.mkdir(parents=True, exist_ok=True)
-        self._path, self._marked = path, marked
-        # Nothing here must outlive the machine, and what a dead process wrote the system still has.
-        self._file = lmdb.open(
-            str(path), map_size=_MOST_BYTES, sync=False, metasync=False, readahead=False, max_spare_txns=1
-        )
+        self._path, self._marked, self.owner = path, marked, owner
+        with self._damage_told():
+            # Nothing here must outlive the machine, and what a dead process wrote the system still has.
+            self._file = lmdb.open(
+                str(path), map_size=_MOST_BYTES, sync=False, metasync=False, readahead=False, max_spare_txns=1
+            )
+        try:
+            self._check()
+        except DamagedViewError:
+            self.close()
+            raise
+
+    def _check(self) -> None:
+        """Refuse a file that lacks pages, before somebody reads them in mapped memory and dies; and another's."""
+        with self._damage_told():
+            pages, width = self._file.info()["last_pgno"] + 1, self._file.stat()["psize"]
+            size = (self._path / "data.mdb").stat().st_size
+            with self._file.begin() as reading:
+                if size < pages * width:
+                    raise self._damaged("a whole file", f"{size} of {pages * width} bytes")
+                raw = reading.get(_OFFSET)
+        if raw is not None and raw[_NUMBERS.size :] != self.owner:
+            raise self._damaged("one of this state", "one of another run, partition or of other columns")
+
+    def _damaged(self, expected: str, got: str) -> DamagedViewError:
+        return DamagedViewError(f"view {self._path}: expected {expected}, got {got}; it can be made anew")
+
+    @contextmanager
+    def _damage_told(self) -> Iterator[None]:
+        try:
+            yield
+        except _DAMAGE as error:
+            raise self._damaged("a whole file", f"one that LMDB refuses ({error})") from error
 
     @property
     def offset(self) -> int:
         """How far it has got in the changelog; -1 where nothing is known."""
-        with self._file.begin() as reading:
+        with self._reading() as reading:
             return _numbers(reading)[0]
 
+    @contextmanager
+    def _reading(self) -> Iterator[lmdb.Transaction[bytes]]:
+        with self._damage_told(), self._file.begin() as reading:
+            yield reading
+
     def __len__(self) -> int:
-        with self._file.begin() as reading:
+        with self._reading() as reading:
             entries: int = reading.stat(self._file.open_db(txn=reading))["entries"]
             return max(entries - 1 - _numbers(reading)[1], 0)
+
+    @property
+    def path(self) -> Path:
+        """The directory of its file."""
+        return self._path
 
     @property
     def size(self) -> int:
@@ -88,7 +145,7 @@ class PartitionView:
 
     def get(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """Return what it has for these keys."""
-        with self._file.begin() as reading:
+        with self._reading() as reading:
             found = reading.cursor().getmulti(keys)
         if len(found) == len(keys):
             return [state for _, state in found]
@@ -97,7 +154,7 @@ class PartitionView:
 
     def items(self) -> Iterator[tuple[bytes, bytes]]:
         """Yield all keys and their states."""
-        with self._file.begin() as reading:
+        with self._reading() as reading:
             for key, value in reading.cursor():
                 if key[0] >= _INDEX:
                     return
@@ -106,7 +163,7 @@ class PartitionView:
     def due(self, which: int, until_us: int) -> list[bytes]:
         """Return the keys whose first or second mark is not after a time, the earliest first."""
         found: list[bytes] = []
-        with self._file.begin() as reading:
+        with self._reading() as reading:
             cursor, end = reading.cursor(), _ENTRY.pack(_INDEX, which, until_us + 1 + _FIRST_TIME)
             if cursor.set_range(_ENTRY.pack(_INDEX, which, 0)):
                 for entry in cursor.iternext(values=False):
@@ -122,7 +179,7 @@ class PartitionView:
         that begin with a snapshot have a `since` of -1: what was there goes.
         """
         try:
-            with self._file.begin(write=True) as writing:
+            with self._damage_told(), self._file.begin(write=True) as writing:
                 reached, entries = _numbers(writing)
                 if reached >= offset:
                     return
@@ -146,11 +203,16 @@ class PartitionView:
                     new = [(entry, b"") for entry in _entries(kept)]
                     writing.cursor().putmulti(new)
                     entries += len(new)
-                writing.put(_OFFSET, _NUMBERS.pack(offset, entries))
+                writing.put(_OFFSET, _NUMBERS.pack(offset, entries) + self.owner)
         except lmdb.MapFullError as error:
             raise StateError(
                 f"view {self._path}: expected at most {_MOST_BYTES >> 30} GiB in a partition, got more; "
                 "use more partitions of state"
+            ) from error
+        except lmdb.DiskError as error:
+            raise StateError(
+                f"view {self._path}: expected room on the disk, got none; make room, or give Spark another disk "
+                "(spark.local.dir)"
             ) from error
 
     def close(self) -> None:
@@ -158,22 +220,50 @@ class PartitionView:
         self._file.close()
 
 
-def open_view(root: Path, operator: str, partition: int, *, marked: bool = False) -> PartitionView:
-    """Return the view of a partition, the same object whenever it is asked for in this process."""
+def open_view(root: Path, operator: str, partition: int, *, marked: bool = False, owner: bytes = b"") -> PartitionView:
+    """Return the view of a partition, the same object whenever it is asked for in this process.
+
+    One that is damaged, or another's, is thrown away, and an empty one returned.
+    """
     path = root / operator / str(partition)
     view = _views.pop(path, None)
+    if view is not None and view.owner != owner:
+        view.close()
+        view = None
     if view is None:
-        view = PartitionView(path, marked=marked)
+        try:
+            view = PartitionView(path, marked=marked, owner=owner)
+        except DamagedViewError as error:
+            _throw_away(path, str(error))
+            view = PartitionView(path, marked=marked, owner=owner)
     _views[path] = view
     if len(_views) > _OPEN:
         _views.popitem(last=False)[1].close()
     return view
 
 
-def _numbers(transaction: lmdb.Transaction) -> tuple[int, int]:
+def renew_view(view: PartitionView, why: str) -> None:
+    """Throw a view away; whoever opens it again gets an empty one."""
+    _views.pop(view.path, None)
+    view.close()
+    _throw_away(view.path, why)
+
+
+def _throw_away(path: Path, why: str) -> None:
+    """Remove the files of a view all at once: who has them open may go on with them."""
+    _LOG.warning("%s: made anew from snapshot and changelog", why)
+    aside = path.with_name(f"{path.name}.{uuid.uuid4().hex}")
+    try:
+        path.rename(aside)
+    except FileNotFoundError:  # another was first
+        return
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+def _numbers(transaction: lmdb.Transaction[bytes]) -> tuple[int, int]:
     """Return how far a view has got, and how many entries its index has."""
     raw = transaction.get(_OFFSET)
-    return (-1, 0) if raw is None else _NUMBERS.unpack(raw)
+    return (-1, 0) if raw is None else _NUMBERS.unpack_from(raw)
 
 
 def _entries(states: Iterable[tuple[bytes, bytes]]) -> Iterator[bytes]:

@@ -25,9 +25,9 @@ from foretide.grouping import hash_columns
 from foretide.spark.driver.repartition import finish_exchange
 from foretide.state.changes import EXPIRES, KEY
 from foretide.state.clock import Timing
+from foretide.state.errors import StateError
 from foretide.state.keys import encode_keys, hash_keys
 from foretide.state.repartition import _check_same, _Divided, repartition_state
-from foretide.state.view import StateError
 from foretide.store.workspace import Workspace
 
 KINDS = {
@@ -140,11 +140,13 @@ def test_what_is_not_complete_is_left_alone(tmp_path: Path, monkeypatch: pytest.
     segment = next((root / "changes" / "segments").iterdir())
     content = segment.read_bytes()
     segment.write_bytes(content[:-1])
-    refused("expected all of it, got .*segment of")
+    refused(
+        r"state of operator 'count': expected a segment of \d+ bytes of its changelog in \S+, got \d+ bytes; restore"
+    )
     segment.write_bytes(content)
     snapshot = next((root / "snapshots").iterdir())
     snapshot.rename(tmp_path / "away")
-    refused("expected all of it, got a snapshot .* that cannot be read")
+    refused(r"partition \d: expected a snapshot of \d+ keys in \S+, got no such file; restore it from a copy")
     (tmp_path / "away").rename(snapshot)
     repartition_state(tmp_path, "count", 5)
     assert found(tmp_path) == expected()

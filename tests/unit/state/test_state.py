@@ -20,12 +20,13 @@ from foretide.depot import open_depot
 from foretide.errors import ConfigError
 from foretide.state.changes import Snapshot
 from foretide.state.deal import Costs, Dealt, deal_out
+from foretide.state.errors import StateError
 from foretide.state.keys import MOST_KEY_BYTES, decode_key, distinct_keys, encode_keys, partitions_of
 from foretide.state.ledger import StateLedger
 from foretide.state.reading import read_state
 from foretide.state.rows import RowCodec
 from foretide.state.task import TaskState, _made
-from foretide.state.view import PartitionView, StateError
+from foretide.state.view import PartitionView
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, 600, tzinfo=UTC)
 
