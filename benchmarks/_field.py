@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,14 +15,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
+import pyspark
 
 from _harness import ROOT, progress
 from foretide.apps.twitter_detection import DETECTORS
+from kafka import OTHER_CONNECTOR, Connector
 
-__all__ = ["FORETIDE", "SYSTEMS", "Job", "System", "start"]
+__all__ = ["FORETIDE", "SYSTEMS", "Job", "System", "UnavailableError", "start"]
 
 JOBS = ROOT / "benchmarks" / "field_jobs"
 ENVIRONMENTS = ROOT / ".venv-field"
+
+
+class UnavailableError(RuntimeError):
+    """What a system needs cannot be had here: nothing that it could be blamed for."""
 
 
 @dataclass(frozen=True)
@@ -35,11 +42,16 @@ class System:
     packages : tuple of str
         What its environment has; none for one that runs in ours.
     command : tuple of str
-        How its job is started; ``{python}``, ``{bin}``, ``{workers}`` and ``{folder}`` stand for what they say.
+        How its job is started; ``{python}``, ``{bin}``, ``{workers}``, ``{folder}`` and ``{state}``, the folder from
+        which it recovers, stand for what they say.
     rescaled : str
         How it gets another number of workers: "told" while it runs, by "another" process, or by a "restart".
     guarantee : str
         What it promises about events, as it is run here.
+    prepared : tuple of str
+        What makes its folder ready, once before it is first started.
+    with_connector : bool
+        Whether it needs Spark's connector for Kafka.
     """
 
     name: str
@@ -47,6 +59,8 @@ class System:
     command: tuple[str, ...]
     rescaled: str
     guarantee: str
+    prepared: tuple[str, ...] = ()
+    with_connector: bool = False
 
     def python(self) -> Path:
         """Return its Python, in an environment that is made where it is missing."""
@@ -56,21 +70,45 @@ class System:
         done = home / "installed"
         if not done.exists() or done.read_text(encoding="utf-8") != "\n".join(self.packages):
             progress(f"  {self.name}: installing {', '.join(self.packages)}")
-            subprocess.run([sys.executable, "-m", "venv", str(home)], check=True)
-            subprocess.run([str(home / "bin" / "pip"), "install", "-q", *self.packages], check=True)
+            try:
+                subprocess.run([sys.executable, "-m", "venv", "--clear", str(home)], check=True)
+                subprocess.run([str(home / "bin" / "pip"), "install", "-q", *self.packages], check=True)
+            except subprocess.CalledProcessError as error:
+                raise UnavailableError(f"{self.name}: expected pip to install {', '.join(self.packages)}") from error
             done.write_text("\n".join(self.packages), encoding="utf-8")
         return home / "bin" / "python"
+
+    def jars(self) -> str:
+        """Return the jars that it needs besides."""
+        if not self.with_connector:
+            return ""
+        found = Connector.found([pyspark.__version__, OTHER_CONNECTOR])
+        if not found.jars:
+            raise UnavailableError(f"{self.name}: expected Spark's connector for Kafka, and got none")
+        return ",".join(map(str, found.jars))
 
 
 FORETIDE = System("Foretide", (), ("{python}", "foretide_job.py", "{folder}", "{workers}"), "told", "exactly once")
 SYSTEMS = (
     FORETIDE,
     System(
-        "Bytewax",
-        ("bytewax==0.21.1", "confluent-kafka>=2.5,<3"),
-        ("{python}", "-m", "bytewax.testing", "bytewax_job:flow", "-p", "{workers}"),
+        "plain PySpark",
+        (),
+        ("{python}", "pyspark_job.py", "{workers}"),
         "restart",
         "at least once",
+        with_connector=True,
+    ),
+    System(
+        "Bytewax",
+        ("bytewax==0.21.1", "confluent-kafka>=2.5,<3"),
+        (
+            *("{python}", "-m", "bytewax.testing", "bytewax_job:flow", "-p", "{workers}"),
+            *("-r", "{state}", "-s", "1", "-b", "0"),
+        ),
+        "restart",
+        "at least once",
+        prepared=("{python}", "-m", "bytewax.recovery", "{state}", "2"),
     ),
     System("Quix Streams", ("quixstreams==3.28.1",), ("{python}", "quix_job.py"), "another", "exactly once"),
     System(
@@ -87,34 +125,44 @@ class Job:
     """A job that runs: its process groups."""
 
     def __init__(self, system: System, kafka: str, folder: Path, workers: int) -> None:
-        self.system, self._kafka, self._folder = system, kafka, folder
+        self.system, self._folder = system, folder
         self._groups: list[subprocess.Popen[str]] = []
+        python, self._state = system.python(), folder / "state"
+        self._places = {"python": python, "bin": python.parent, "folder": folder / "run", "state": self._state}
+        self._environment = {**os.environ, "FIELD_KAFKA": kafka, "FIELD_STATE": str(self._state)}
+        self._environment |= {"FIELD_JARS": system.jars(), "FIELD_KEYWORDS": str(folder / "keywords.json")}
+        if system.packages:
+            self._environment.pop("PYTHONPATH", None)
+        self._make_folder()
         self._begin(workers)
 
-    def _begin(self, workers: int) -> None:
-        python = self.system.python()
-        keywords = self._folder / "keywords.json"
+    def _make_folder(self) -> None:
+        """Make its folder anew, so that nothing is left in it from which it could recover."""
+        shutil.rmtree(self._folder, ignore_errors=True)
+        self._state.mkdir(parents=True)
         tables = {detector.column: dict(detector.keywords) for detector, _ in DETECTORS}
-        keywords.write_text(json.dumps(tables), encoding="utf-8")
-        places = {"python": python, "bin": python.parent, "workers": workers, "folder": self._folder / "run"}
-        command = [part.format(**places) for part in self.system.command]
-        environment = {**os.environ, "FIELD_KAFKA": self._kafka, "FIELD_KEYWORDS": str(keywords)}
-        if self.system.packages:
-            environment.pop("PYTHONPATH", None)
+        (self._folder / "keywords.json").write_text(json.dumps(tables), encoding="utf-8")
+        if self.system.prepared:
+            command = [part.format(**self._places) for part in self.system.prepared]
+            subprocess.run(command, cwd=JOBS, env=self._environment, check=True, capture_output=True)
+
+    def _begin(self, workers: int) -> None:
+        command = [part.format(**self._places, workers=workers) for part in self.system.command]
         # A system that shares partitions among processes gets one for each worker.
         for _ in range(workers if self.system.rescaled == "another" else 1):
-            self._groups.append(
-                subprocess.Popen(
-                    command,
-                    cwd=JOBS,
-                    env=environment,
-                    stdin=subprocess.PIPE,
-                    stdout=(self._folder / "job.out").open("a"),
-                    stderr=subprocess.STDOUT,
-                    start_new_session=True,
-                    text=True,
+            with (self._folder / "job.out").open("a") as printed:
+                self._groups.append(
+                    subprocess.Popen(
+                        command,
+                        cwd=JOBS,
+                        env=self._environment,
+                        stdin=subprocess.PIPE,
+                        stdout=printed,
+                        stderr=subprocess.STDOUT,
+                        start_new_session=True,
+                        text=True,
+                    )
                 )
-            )
 
     def rescale(self, workers: int) -> None:
         """Give it more workers, in the way that it has for that."""
@@ -170,13 +218,15 @@ class Job:
                     group.wait(15)
                 except (ProcessLookupError, subprocess.TimeoutExpired):
                     continue
+            if group.stdin is not None:
+                group.stdin.close()
+            group.wait()
         self._groups.clear()
 
 
 @contextmanager
 def start(system: System, kafka: str, folder: Path, workers: int) -> Iterator[Job]:
-    """Run the job of a system; end it."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """Run the job of a system in a folder that is made anew; end it."""
     job = Job(system, kafka, folder, workers)
     try:
         yield job

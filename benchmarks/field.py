@@ -1,42 +1,52 @@
-"""The field side by side: the Twitter detection from Kafka to Kafka on Foretide, Bytewax, Quix Streams and Pathway.
+"""The field side by side: the Twitter detection from Kafka to Kafka on Foretide, plain PySpark, Bytewax, Quix, Pathway.
 
 The same events, the same four Python operators, the same broker, two workers, each system in an environment of its own
-that this script makes. Systems that take events one by one run the operators on one event, Foretide on Arrow batches:
-each as its own guide would have it. An event is there when a consumer that reads what is committed has it.
+that this script makes. Systems that take events one by one run the operators on one event, Foretide and Spark on Arrow
+batches: each as its own guide would have it, and each with a folder to recover from that is made anew for every job. An
+event is there when a consumer that reads what is committed has it.
 
 - Throughput: a topic that is full; events at the sink per second of CPU that all processes of the system used.
 - Latency: events at an even rate, from when each was sent to when it is there; memory meanwhile.
 - Rescale: from one worker to two, in the way that the system has; the longest silence at the sink.
 - Recovery: all processes killed and started again at once; silence, events that are missing, events that came twice.
+
+What a system fails at is kept as what was found of it. One that cannot be installed here is skipped. What was measured
+is kept round by round, with its commit, in `benchmarks/results/field.jsonl`: the same command goes on where it was
+stopped.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import multiprocessing
+import math
+import subprocess
 import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import numpy as np
-from confluent_kafka import Consumer, Producer
 
-from _field import FORETIDE, SYSTEMS, Job, System, start
-from _harness import QUICK, Measured, Options, Ratio, Table, keep_row, kept_rows, progress, report, rotated
+from _field import FORETIDE, SYSTEMS, Job, System, UnavailableError, start
+from _field_streams import PARTITIONS, Sink, fill, sending
+from _harness import ROOT, Measured, Options, Ratio, Table, Turns, kept_turns, progress, report, rotated
+from _report import provenance
 from _streams import scratch
 from foretide.kafka import Broker, Cluster
-from foretide.traces.payloads import payload
 
-PARTITIONS, WORKERS = 4, 2
+WORKERS = 2
 RATES = (1_000, 5_000)
-KEPT = QUICK / "field.jsonl"
 START_S = 120.0
+#: What a turn of the benchmark holds: all figures of a system.
+ALL = "figures"
+#: What stands for a figure of a system that could not be had here, and of one that failed at it.
+SKIPPED, FAILED = "skipped", "failed"
 FIGURES = (
     "events_per_cpu_s",
     "events_per_s",
@@ -60,26 +70,36 @@ def main() -> None:
     parser.add_argument("--markdown", type=Path)
     given = parser.parse_args()
     options = Options.of(given, repeats=1 if given.quick or given.smoke else given.repeats)
-    kept = KEPT.with_suffix(".quick.jsonl") if options.quick else KEPT
-    if options.quick:
-        kept.unlink(missing_ok=True)
     wanted = [FORETIDE.name] if given.smoke else given.systems.split(",")
-    systems = [system for system in SYSTEMS if system.name in wanted]
-    done = {(row["system"], row["round"]) for row in kept_rows(kept)}
+    turns = kept_turns("field", options)
     with scratch() as path, Broker(path / "broker", port=0, heap_mb=768) as broker:
-        field = Field(broker.servers, path, options)
-        for number in range(options.repeats):
-            for system in rotated(systems, number):
-                if (system.name, number) not in done:
-                    row = {"system": system.name, "round": number, **field.measure(system)}
-                    keep_row(row, kept)
-                    progress(f"  {number + 1}/{options.repeats} {system.name}: {shown(row)}")
-    write(kept_rows(kept), options)
+        measure([one for one in SYSTEMS if one.name in wanted], Field(broker.servers, path, options), options, turns)
+    write(turns.rows, options)
+
+
+def measure(systems: Sequence[System], field: Field, options: Options, turns: Turns) -> None:
+    """Measure what is not measured yet; a system that cannot be had here is skipped."""
+    # Of all systems: those that are not asked for now stay in the tables.
+    known = {one.name: turns.known(one.name, field.settings(one)) for one in SYSTEMS}
+    absent = set[str]()
+    for number in range(options.repeats):
+        for system in rotated(systems, number):
+            if (ALL, number) in known[system.name] or system.name in absent:
+                continue
+            try:
+                found = field.measure(system)
+            except UnavailableError as error:
+                absent.add(system.name)
+                progress(f"  {SKIPPED}: {error}")
+                continue
+            turns.keep(system.name, field.settings(system), ALL, number, found)
+            progress(f"  {number + 1}/{options.repeats} {system.name}: {shown(found)}")
 
 
 def shown(row: Mapping[str, Any]) -> str:
-    """Return the figures of a row as text."""
-    return "  ".join(f"{name} {row[name]:,.4g}" for name in (*FIGURES, *MORE) if row.get(name) is not None)
+    """Return the figures of a row as text, and what failed."""
+    figures = [f"{name} {row[name]:,.4g}" for name in (*FIGURES, *MORE) if row.get(name) is not None]
+    return "  ".join([*figures, *(f"{part} failed: {why}" for part, why in row["failed"].items())])
 
 
 class Field:
@@ -95,33 +115,57 @@ class Field:
         self._smoke = options.smoke
         self._full = ""
 
-    def measure(self, system: System) -> dict[str, float | None]:
-        """Return all figures of a system."""
-        found = self.throughput(system)
-        if self._smoke:
-            return found
-        for rate in RATES:
-            found |= self.latency(system, rate)
-        found |= self.disturbed(system, "rescale", lambda job: job.rescale(WORKERS), workers=1)
-        found |= self.disturbed(system, "recovery", _kill_and_restart, workers=WORKERS)
-        return found
+    def settings(self, system: System) -> dict[str, Any]:
+        """Return what figures of a system must have in common to belong together."""
+        return {**self._size, "workers": WORKERS, "partitions": PARTITIONS, "packages": list(system.packages)}
 
-    def throughput(self, system: System) -> dict[str, float | None]:
+    def measure(self, system: System) -> dict[str, Any]:
+        """Return all figures of a system, and of each part that it has failed at, why."""
+        parts: dict[str, Callable[[], dict[str, float]]] = {"throughput": lambda: self.throughput(system)}
+        if not self._smoke:
+            for rate in RATES:
+                parts[f"latency at {rate:,}/s"] = partial(self.latency, system, rate)
+            parts["rescale"] = lambda: self.disturbed(system, "rescale", lambda job: job.rescale(WORKERS), workers=1)
+            parts["recovery"] = lambda: self.disturbed(system, "recovery", _kill_and_restart, workers=WORKERS)
+        found, failed = dict[str, float](), dict[str, str]()
+        for part, figures in parts.items():
+            try:
+                found |= figures()
+            except UnavailableError:
+                raise
+            except (RuntimeError, OSError, subprocess.SubprocessError) as error:
+                failed[part] = reason(error, self._path)
+        if self._smoke and failed:
+            raise RuntimeError(f"{system.name}: expected figures, got {failed}")
+        return {**found, "failed": failed}
+
+    def throughput(self, system: System) -> dict[str, float]:
         """Return how fast a system works through a topic that is full."""
+        events = int(self._size["events"])
         if not self._full:
             self._full = self._topic("full")
-            fill(self._servers, self._full, int(self._size["events"]))
+            fill(self._servers, self._full, events)
         with self._job(system, self._full) as (job, sink):
             consumer = Sink(self._servers, sink)
             consumer.wait(job, START_S)
-            consumer.read(self._size["warm_s"])
-            (before_s, _), began = job.usage(), time.monotonic()
-            events = len(consumer.read(self._size["full_s"], parse=False))
-            (after_s, _), ended = job.usage(), time.monotonic()
+            samples, most_s = [Sample(time.monotonic(), job.usage()[0], 1)], self._size["warm_s"] + self._size["full_s"]
+            while samples[-1].events < events and samples[-1].at_s < samples[0].at_s + most_s:
+                came = len(consumer.read(0.1, parse=False))
+                samples.append(Sample(time.monotonic(), job.usage()[0], samples[-1].events + came))
+                job.check()
             consumer.close()
-        return {"events_per_s": events / (ended - began), "events_per_cpu_s": events / max(after_s - before_s, 1e-9)}
+        first, last = counted(samples, events, self._size["warm_s"])
+        done = last.events - first.events
+        if not done:
+            raise RuntimeError(
+                f"expected events at the sink in {most_s:g} s, got none after the first {first.events:,}"
+            )
+        return {
+            "events_per_s": done / (last.at_s - first.at_s),
+            "events_per_cpu_s": done / max(last.cpu_s - first.cpu_s, 1e-9),
+        }
 
-    def latency(self, system: System, rate: int) -> dict[str, float | None]:
+    def latency(self, system: System, rate: int) -> dict[str, float]:
         """Return how long events take that come at an even rate."""
         source = self._topic("even")
         seconds = self._size["warm_s"] + self._size["even_s"]
@@ -130,15 +174,16 @@ class Field:
             with sending(self._servers, source, rate):
                 seen = consumer.read(seconds)
                 _, held_mb = job.usage()
+                job.check()
             consumer.close()
         late_ms = 1e3 * np.array([at - sent for at, _, sent in seen if at > seen[0][0] + self._size["warm_s"]])
-        p50, p95, p99 = np.quantile(late_ms, (0.5, 0.95, 0.99)) if late_ms.size else (np.nan,) * 3
+        if not late_ms.size:
+            raise RuntimeError(f"expected events at the sink for {seconds:g} s, got {len(seen):,} at first only")
+        p50, p95, p99 = np.quantile(late_ms, (0.5, 0.95, 0.99))
         named = {f"p50_ms_{rate}": p50, f"p95_ms_{rate}": p95, f"p99_ms_{rate}": p99, "memory_mb": held_mb}
         return {name: float(value) for name, value in named.items()}
 
-    def disturbed(
-        self, system: System, name: str, disturb: Callable[[Job], None], workers: int
-    ) -> dict[str, float | None]:
+    def disturbed(self, system: System, name: str, disturb: Callable[[Job], None], workers: int) -> dict[str, float]:
         """Return the longest silence after something happens, and what was lost or repeated over it."""
         source, rate = self._topic("even"), RATES[0]
         with self._job(system, source, workers) as (job, sink):
@@ -148,15 +193,14 @@ class Field:
                 at_s = time.time()
                 disturb(job)
                 seen += consumer.read(30.0)
+                ended_s = time.time()
                 sent.stop()
                 seen += consumer.read(10.0)
+            job.check()
             consumer.close()
-        times = np.array([at_s, *(at for at, _, _ in seen if at > at_s)])
-        found = {f"{name}_silence_s": float(np.diff(times).max()) if times.size > 1 else None}
+        found = {f"{name}_silence_s": silence([at for at, _, _ in seen], at_s, ended_s)}
         if name == "recovery":
-            ids = Counter(id for _, id, _ in seen)
-            lost = set(range(min(ids), max(ids) + 1)) - set(ids)
-            found |= {"lost": float(len(lost)), "repeated": float(sum(count - 1 for count in ids.values()))}
+            found |= missed([id for _, id, _ in seen], sent.events)
         return found
 
     def _ready(self, job: Job, source: str, sink: str) -> Sink:
@@ -179,162 +223,118 @@ class Field:
         return topic
 
 
+@dataclass(frozen=True)
+class Sample:
+    """The time, the CPU that a job has used, and the events that have come out of it until then."""
+
+    at_s: float
+    cpu_s: float
+    events: int
+
+
+def counted(samples: Sequence[Sample], events: int, warm_s: float) -> tuple[Sample, Sample]:
+    """Return the samples between which throughput counts: after the first seconds, or the first fifth of all events.
+
+    A system that is through with all of them sooner must not be measured while there is nothing to do.
+    """
+    if samples[-1].events >= events:
+        warm = [one for one in samples if one.events <= events / 5] or list(samples[:1])
+        return warm[-1], samples[-1]
+    return next((one for one in samples if one.at_s >= samples[0].at_s + warm_s), samples[0]), samples[-1]
+
+
+def silence(came_s: Sequence[float], begin_s: float, end_s: float) -> float:
+    """Return the longest time without an event between two instants, the last of them included."""
+    return float(np.diff([begin_s, *sorted(at for at in came_s if begin_s < at < end_s), end_s]).max())
+
+
+def missed(ids: Sequence[int], sent: int) -> dict[str, float]:
+    """Return how many of the events that were sent did not come, and how many came once more."""
+    seen = Counter(ids)
+    lost = sum(id not in seen for id in range(sent))
+    return {"lost": float(lost), "repeated": float(sum(count - 1 for count in seen.values()))}
+
+
+def reason(error: BaseException, path: Path) -> str:
+    """Return why something failed: the last line of it, without the folders of this machine."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    return lines[-1].replace(str(path), "").replace(str(ROOT), "")[:300]
+
+
 def _kill_and_restart(job: Job) -> None:
     job.kill()
     job.restart(WORKERS)
 
 
-class Sink:
-    """Reads what a system has committed, and notes when each event came."""
-
-    def __init__(self, servers: str, topic: str) -> None:
-        self._consumer = Consumer(
-            {
-                "bootstrap.servers": servers,
-                "group.id": f"sink-{topic}",
-                "auto.offset.reset": "earliest",
-                "enable.auto.commit": False,
-                "isolation.level": "read_committed",
-                "fetch.wait.max.ms": 5,
-            }
-        )
-        self._consumer.subscribe([topic])
-
-    def wait(self, job: Job, seconds: float) -> None:
-        """Return when the first event is there."""
-        deadline_s = time.monotonic() + seconds
-        while not self._consumer.consume(1, 0.1):
-            job.check()
-            if time.monotonic() > deadline_s:
-                raise TimeoutError(f"{job.system.name}: expected an event at the sink in {seconds:.0f} s")
-
-    def read(self, seconds: float, *, parse: bool = True) -> list[tuple[float, int, float]]:
-        """Return the events of so many seconds: when each came, its id, and when it was sent."""
-        found: list[tuple[float, int, float]] = []
-        deadline_s = time.monotonic() + seconds
-        while (left_s := deadline_s - time.monotonic()) > 0:
-            messages = self._consumer.consume(5_000, min(left_s, 0.005))
-            now_s = time.time()
-            for message in messages:
-                event = json.loads(message.value()) if parse else {"id": 0, "sent": 0.0}
-                found.append((now_s, event.get("id", event.get("number")), event["sent"]))
-        return found
-
-    def close(self) -> None:
-        """Leave."""
-        self._consumer.close()
-
-
-def texts(first: int, events: int) -> list[str]:
-    """Return the texts of so many events."""
-    return payload("tweets")(np.arange(first, first + events))["text"].to_pylist()
-
-
-def fill(servers: str, topic: str, events: int) -> None:
-    """Put so many events into a topic."""
-    producer = Producer(
-        {
-            "bootstrap.servers": servers,
-            "linger.ms": 20,
-            "compression.type": "lz4",
-            "queue.buffering.max.messages": 500_000,
-        }
-    )
-    step = 10_000
-    for first in range(0, events, step):
-        for id, text in enumerate(texts(first, min(step, events - first)), first):
-            value = json.dumps({"id": id, "sent": 0.0, "text": text})
-            producer.produce(topic, value, partition=id % PARTITIONS)
-        producer.flush() if first % (20 * step) == 0 else producer.poll(0)
-    producer.flush()
-
-
-class Sending:
-    """A process that sends events at an even rate until it is stopped."""
-
-    def __init__(self, servers: str, topic: str, rate: int) -> None:
-        self._over = multiprocessing.Event()
-        self._process = multiprocessing.Process(target=_send, args=(servers, topic, rate, self._over), daemon=True)
-        self._process.start()
-
-    def stop(self) -> None:
-        """Send no more."""
-        self._over.set()
-        self._process.join(30)
-
-
-@contextmanager
-def sending(servers: str, topic: str, rate: int) -> Iterator[Sending]:
-    """Send events meanwhile."""
-    sender = Sending(servers, topic, rate)
-    try:
-        yield sender
-    finally:
-        sender.stop()
-
-
-def _send(servers: str, topic: str, rate: int, over: Any) -> None:
-    producer = Producer({"bootstrap.servers": servers, "linger.ms": 1})
-    made, began, id = texts(0, 20_000), time.monotonic(), 0
-    while not over.is_set():
-        due = int((time.monotonic() - began) * rate)
-        while id < due:
-            value = json.dumps({"id": id, "sent": time.time(), "text": made[id % len(made)]})
-            producer.produce(topic, value, partition=id % PARTITIONS)
-            id += 1
-        producer.poll(0)
-        time.sleep(0.002)
-    producer.flush()
-
-
-def write(rows: Sequence[Mapping[str, Any]], options: Options) -> None:
+def write(kept: Sequence[Mapping[str, Any]], options: Options) -> None:
     """Write the tables: ours against the best of the others in each round, and all figures of all systems."""
+    rows = [{"system": row["part"], "round": row["turn"], **row["value"]} for row in kept]
     rounds: dict[int, dict[str, Mapping[str, Any]]] = {}
     for row in rows:
         rounds.setdefault(row["round"], {})[row["system"]] = row
+    best, silent = FIGURES[0], MORE[1]
     lines = [
         Measured(
-            "events per second of CPU", "the best of the others", "at least", 1.5, against(rounds, FIGURES[0], max)
+            "events per second of CPU",
+            "the best of the others",
+            "at least",
+            1.5,
+            against(rounds, best, max, failed=0.0),
         ),
-        Measured("silence at a rescale", "the best of the others", "at most", 0.2, against(rounds, MORE[1], min)),
+        Measured(
+            "silence at a rescale",
+            "the best of the others",
+            "at most",
+            0.2,
+            against(rounds, silent, min, failed=math.inf),
+        ),
     ]
-    names = list(dict.fromkeys(row["system"] for row in rows))
-    cells = [
-        [
-            name,
-            next(one.guarantee for one in SYSTEMS if one.name == name),
-            *(figure(rows, name, column) for column in (*FIGURES, *MORE)),
-        ]
-        for name in names
-    ]
-    about = "Medians over rounds; times in ms or s as the column says, memory in MB:"
+    columns = (*FIGURES, *MORE)
+    cells = [[one.name, one.guarantee, *(figure(rows, one.name, column) for column in columns)] for one in SYSTEMS]
+    about = f"Medians over rounds; times in ms or s as the column says, memory in MB; {SKIPPED}: not measured here:"
     intro = (
         f"The Twitter detection from Kafka to Kafka, {WORKERS} workers each, all figures as a consumer sees them that"
-        " reads what is committed. Others were set up by their own guides: batches of 1,000 messages for Bytewax,"
-        " transactions every 50 ms for Quix Streams, commits every 10 ms for Pathway."
+        " reads what is committed. Others were set up by their own guides: all operators in one call for plain PySpark,"
+        " on Arrow batches of up to 100,000 rows; batches of 1,000 messages for Bytewax, transactions every 50 ms for"
+        f" Quix Streams, commits every 10 ms for Pathway.{failures(rows)} {provenance(kept)}"
     )
-    table = Table(about, ["system", "promise", *FIGURES, *MORE], cells)
+    table = Table(about, ["system", "promise", *columns], cells)
     packages = ["pyspark", "confluent-kafka"]
-    report("field", "The field", lines, {"rows": list(rows)}, options, intro=intro, tables=[table], packages=packages)
+    details = {"rows": list(kept)}
+    report("field", "The field", lines, details, options, intro=intro, tables=[table], packages=packages)
+
+
+def failures(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return in how many rounds which system failed at what, and why in the last of them."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for row in rows:
+        for part, why in row["failed"].items():
+            found.setdefault((row["system"], part), []).append(why)
+    told = [f"{system}, {part}, in {len(whys)}: {whys[-1]}" for (system, part), whys in found.items()]
+    return f" Rounds that failed: {'; '.join(told)}." if told else ""
 
 
 def against(
-    rounds: Mapping[int, Mapping[str, Mapping[str, Any]]], name: str, best: Callable[[list[float]], float]
+    rounds: Mapping[int, Mapping[str, Mapping[str, Any]]],
+    name: str,
+    best: Callable[[list[float]], float],
+    failed: float,
 ) -> Ratio | None:
-    """Return our figure ÷ the best of the others, of every round that has both."""
+    """Return our figure ÷ the best of the others, of every round that has both; where ours failed, what is worst."""
     found = []
     for systems in rounds.values():
-        ours = systems.get(FORETIDE.name, {}).get(name)
         others = [row[name] for system, row in systems.items() if system != FORETIDE.name and row.get(name) is not None]
-        if ours is not None and others:
-            found.append(ours / best(others))
+        if FORETIDE.name in systems and others:
+            ours = systems[FORETIDE.name].get(name)
+            found.append(failed if ours is None else ours / best(others))
     return Ratio(tuple(found)) if found else None
 
 
 def figure(rows: Sequence[Mapping[str, Any]], system: str, name: str) -> str:
-    """Return the median of a system's figure as text."""
-    known = [row[name] for row in rows if row["system"] == system and row.get(name) is not None]
-    return f"{median(known):,.4g}" if known else "–"
+    """Return the median of a system's figure as text, or that it failed at it, or was not measured at all."""
+    measured = [row for row in rows if row["system"] == system]
+    known = [row[name] for row in measured if row.get(name) is not None]
+    return f"{median(known):,.4g}" if known else FAILED if measured else SKIPPED
 
 
 if __name__ == "__main__":

@@ -33,6 +33,7 @@ def main() -> None:
         format="json",
         autocommit_duration_ms=10,
         json_field_paths={"number": "/id"},
+        name="events",
     )
     for column, operator in operators():
         events = events.with_columns(**{column: pw.apply_with_type(found(operator, column), str, events.text)})
@@ -42,7 +43,10 @@ def main() -> None:
         topic_name=SINK,
         format="json",
     )
-    pw.run(monitoring_level=pw.MonitoringLevel.NONE)
+    kept = pw.persistence.Config(
+        pw.persistence.Backend.filesystem(os.environ["FIELD_STATE"]), snapshot_interval_ms=1_000
+    )
+    pw.run(monitoring_level=pw.MonitoringLevel.NONE, persistence_config=kept)
 
 
 def found(operator: object, column: str) -> object:

@@ -20,6 +20,7 @@ def main() -> None:
         auto_offset_reset="earliest",
         processing_guarantee="exactly-once",
         commit_interval=COMMIT_S,
+        state_dir=os.environ["FIELD_STATE"],
         producer_extra_config={"linger.ms": "5", "compression.type": "lz4"},
     )
     source = application.topic(SOURCE, value_deserializer="json")
