@@ -31,7 +31,10 @@ class Counting:
         timing: Timing | None = None,
         batch: int = 0,
         place: str | None = None,
+        columns: str = "n long",
     ) -> None:
+        # Columns after the first have the number of the batch that wrote them last.
+        self.schema = pa.schema([(column.split()[0], pa.int64()) for column in columns.split(",")])
         self.ledger = StateLedger(
             joined(place or str(root), "state", "count"),
             "count",
@@ -39,7 +42,7 @@ class Counting:
             7,
             partitions=partitions,
             key=["key"],
-            columns="n long",
+            columns=columns,
             timing=timing,
             fsync=False,
         )
@@ -55,7 +58,7 @@ class Counting:
         column = pa.array([abs(key) for key in keys])
         homes = partitions_of([column], order.partitions)
         for task in range(tasks):
-            state = TaskState(order, SCHEMA, self.views, task)
+            state = TaskState(order, self.schema, self.views, task)
             mine = np.flatnonzero(deal[homes] == task)
             mine = mine[np.argsort(homes[mine], kind="stable")]
             if mine.size:
@@ -63,7 +66,8 @@ class Counting:
                 before |= {abs(keys[at]): n or 0 for at, n in zip(mine.tolist(), found, strict=True)}
                 gone = np.array([keys[at] < 0 for at in mine.tolist()])
                 after = [None if away else (n or 0) + 1 for n, away in zip(found, gone, strict=True)]
-                rows = pa.record_batch([pa.array(after, pa.int64())], schema=SCHEMA)
+                others = [pa.array([self.batch] * mine.size, pa.int64())] * (len(self.schema) - 1)
+                rows = pa.record_batch([pa.array(after, pa.int64()), *others], schema=self.schema)
                 state.note(homes[mine], encode_keys([column.take(pa.array(mine))]), gone, rows)
             info = transaction.segment_writer().write(state.rows())
             if info is not None and not forget:

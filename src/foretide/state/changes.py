@@ -15,7 +15,17 @@ from foretide.state.clock import Clock, Timing
 from foretide.state.errors import DamagedStateError
 from foretide.transport.contract import Piece
 
-__all__ = ["DELETED", "EXPIRES", "KEY", "PARTITION", "Snapshot", "StateOrder", "change_rows", "change_schema"]
+__all__ = [
+    "DELETED",
+    "EXPIRES",
+    "KEY",
+    "PARTITION",
+    "Snapshot",
+    "StateOrder",
+    "change_rows",
+    "change_schema",
+    "state_columns",
+]
 
 PARTITION, KEY, DELETED, EXPIRES = "partition", "key", "deleted", "expires"
 _HEAD = (pa.field(PARTITION, pa.int32()), pa.field(KEY, pa.binary()), pa.field(DELETED, pa.bool_()))
@@ -24,7 +34,18 @@ _HEAD = (pa.field(PARTITION, pa.int32()), pa.field(KEY, pa.binary()), pa.field(D
 def change_schema(state: pa.Schema, *, expires: bool = False) -> pa.Schema:
     """Return the columns of a changelog: whose state, whether it is gone, when it has lived too long, and the state."""
     end = [pa.field(EXPIRES, pa.int64())] if expires else []
-    return pa.schema([*_HEAD, *end, *(pa.field(f"state.{each.name}", each.type) for each in state)])
+    return pa.schema(
+        [*_HEAD, *end, *(pa.field(name, field.type) for name, field in zip(state_columns(state), state, strict=True))]
+    )
+
+
+def state_columns(state: pa.Schema) -> list[str]:
+    """Return what the columns of a state are called in a changelog.
+
+    >>> state_columns(pa.schema([("n", pa.int64())]))
+    ['state.n']
+    """
+    return [f"state.{each.name}" for each in state]
 
 
 def change_rows(

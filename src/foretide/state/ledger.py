@@ -16,6 +16,7 @@ from foretide.depot import Depot, joined, open_depot
 from foretide.errors import ConfigError
 from foretide.state.changes import PARTITION, Snapshot, StateOrder
 from foretide.state.clock import ClockFile, Timing
+from foretide.state.columns import added_columns
 from foretide.state.deal import Costs, deal_out
 from foretide.state.documents import read_document
 from foretide.state.errors import changelog_of
@@ -92,6 +93,7 @@ class StateLedger:
         fsync: bool = True,
     ) -> None:
         self.operator, self.writer, self._depot = operator, writer, open_depot(root, fsync=fsync)
+        self._other_columns: dict[str, Any] | None = None
         self._describe({"operator": operator, "partitions": partitions, "key": list(key), "columns": columns})
         divided = _home_name(self._depot)
         self._home = self._depot.inside(divided) if divided else self._depot
@@ -151,6 +153,9 @@ class StateLedger:
 
     def learn(self, commit: Commit, reports: Iterable[Mapping[str, Any]]) -> None:
         """Take note of a batch that is committed, and of what its tasks report."""
+        if self._other_columns is not None:
+            self._depot.put(DESCRIPTION, json.dumps(self._other_columns).encode())
+            self._other_columns = None
         work, tasks = np.zeros((2, self._changed.size)), list[tuple[float, float, float]]()
         taken: dict[int, Snapshot] = {}
         for report in reports:
@@ -212,7 +217,7 @@ class StateLedger:
         return changed
 
     def _describe(self, described: Mapping[str, Any]) -> None:
-        """Write down what the state is, or check that it is that."""
+        """Write down what the state is, or check that it is that, columns apart that are added."""
         found = read_description(self._depot.uri)
         if found is None:
             self._depot.put(DESCRIPTION, json.dumps(described).encode())
@@ -220,14 +225,24 @@ class StateLedger:
         if found["partitions"] != described["partitions"]:
             run, wanted = self._depot.uri.rsplit("/", 2)[0], int(described["partitions"])
             raise other_partitions(run, self.operator, int(found["partitions"]), wanted)
-        for what in ("key", "columns"):
-            if found[what] != described[what]:
-                raise ConfigError(
-                    f"state of operator {self.operator!r}",
-                    expected=f"{what} as its run began with: {found[what]}",
-                    got=described[what],
-                    remedy="keep them, or start a run of its own (--fresh, or another directory)",
-                )
+        if found["key"] != described["key"]:
+            raise ConfigError(
+                f"state of operator {self.operator!r}",
+                expected=f"key as its run began with: {found['key']}",
+                got=described["key"],
+                remedy="keep it, or start a run of its own (--fresh, or another directory)",
+            )
+        added = added_columns(found["columns"], described["columns"])
+        if added is None:
+            raise ConfigError(
+                f"state of operator {self.operator!r}",
+                expected=f"columns as its run began with, and new ones after them: {found['columns']}",
+                got=described["columns"],
+                remedy="keep those, with their names, types and order; or start a run of its own (--fresh, or another "
+                "directory). New ones may be null",
+            )
+        # A start that comes to nothing binds nobody to new columns.
+        self._other_columns = {**found, "columns": described["columns"]} if added else None
 
 
 def home_of(root: str | Path) -> str:

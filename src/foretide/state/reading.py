@@ -84,9 +84,9 @@ def key_columns(run: str | Path, operator: str) -> list[str]:
 def _all_changes(root: str, operator: str) -> pa.Table:
     """Return snapshots, and then the changelog in its order."""
     parts = _read_together(root, operator)
-    # Whether states had an end of their lives may have changed on the way.
+    # Whether states had an end of their lives may have changed on the way, and columns have been added.
     parts = [part.drop_columns([EXPIRES]) if EXPIRES in part.column_names else part for part in parts]
-    return pa.concat_tables(parts) if parts else change_schema(pa.schema([])).empty_table()
+    return pa.concat_tables(parts, promote_options="default") if parts else change_schema(pa.schema([])).empty_table()
 
 
 def _read_together(root: str, operator: str) -> list[pa.Table]:

@@ -160,7 +160,9 @@ class _Divided:
         if not parts and offset:
             raise self._incomplete(f"no row before {offset}")
         with_end = any(EXPIRES in part.column_names for part in parts)
-        rows = latest_changes(pa.concat_tables([_with_end(part) if with_end else part for part in parts] or [_NOTHING]))
+        parts = [_with_end(part) if with_end else part for part in parts] or [_NOTHING]
+        # Older parts lack columns that were added.
+        rows = latest_changes(pa.concat_tables(parts, promote_options="default"))
         misplaced = int((rows[PARTITION].to_numpy() != self._homes(rows[KEY])).sum())
         if misplaced:
             raise self._incomplete(f"{misplaced} keys that belong to other partitions")

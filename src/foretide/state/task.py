@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from foretide.depot import joined, open_depot
-from foretide.state.changes import DELETED, EXPIRES, KEY, PARTITION, Snapshot, StateOrder, change_rows, change_schema
+from foretide.state.changes import DELETED, EXPIRES, KEY, PARTITION, Snapshot, StateOrder, change_rows, state_columns
 from foretide.state.clock import MICROS
 from foretide.state.errors import DamagedViewError, StateError, changelog_of
 from foretide.state.memory import DueKeys
@@ -242,14 +242,9 @@ class TaskState:
                 self._bring_up([partition])
 
     def _read(self, partition: int, snapshot: Snapshot) -> Changes:
-        table, expected = snapshot.read_whole(self._order.operator, partition), change_schema(self._coder.schema)
-        if [name for name in table.schema.names if name != EXPIRES] != expected.names:
-            raise StateError(
-                f"snapshot {snapshot.path}: expected columns {expected.names}, got {table.schema.names}; "
-                "the state of a run cannot change its columns"
-            )
+        table = snapshot.read_whole(self._order.operator, partition)
         return [
-            change for batch in table.to_batches() for _, found in self._coder.by_partition(batch) for change in found
+            change for rows in table.to_batches() for _, found in self._coder.by_partition(rows) for change in found
         ]
 
     def _pieces(self, first: int) -> list[Piece]:
@@ -275,6 +270,7 @@ class _Coder:
 
     def __init__(self, codec: RowCodec, timer: str, *, marked: bool) -> None:
         self._codec, self._timer, self._skipped = codec, timer, MARKS.size if marked else 0
+        self._names = state_columns(codec.schema)
 
     @property
     def schema(self) -> pa.Schema:
@@ -306,10 +302,12 @@ class _Coder:
             yield partition, changes[first:end]
 
     def _held(self, rows: pa.RecordBatch) -> list[bytes | None]:
-        columns = rows.columns[len(rows.columns) - len(self.schema) :]
-        state = pa.RecordBatch.from_arrays(
-            [column.cast(field.type) for column, field in zip(columns, self.schema, strict=True)], schema=self.schema
-        )
+        # Columns that were added since are not there.
+        columns = [
+            rows[name].cast(field.type) if name in rows.schema.names else pa.nulls(rows.num_rows, field.type)
+            for name, field in zip(self._names, self.schema, strict=True)
+        ]
+        state = pa.RecordBatch.from_arrays(columns, schema=self.schema)
         encoded = self._codec.encode(state)
         if not self._skipped:
             return list(encoded)

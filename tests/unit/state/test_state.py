@@ -215,7 +215,7 @@ def test_a_state_cannot_change_its_shape(tmp_path: Path) -> None:
         ConfigError, match=r"as its state has, 8, got 9; .*: foretide repartition \S+ count --partitions 9"
     ):
         Counting(tmp_path, partitions=9)
-    with pytest.raises(ConfigError, match="columns as its run began with: n long, got n int"):
+    with pytest.raises(ConfigError, match="columns as its run began with, and new ones after them: n long, got n int"):
         StateLedger(tmp_path / "state" / "count", "count", "r1", 7, partitions=8, key=["key"], columns="n int")
 
 
