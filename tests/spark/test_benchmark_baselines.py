@@ -43,7 +43,7 @@ def flat(found: pd.DataFrame) -> pd.DataFrame:
     """Return results with windows as their starts and ends."""
     for name in ("window", "session_window"):
         if name in found:
-            times = pd.DataFrame([row.asDict() for row in found.pop(name)], index=found.index)
+            times = pd.DataFrame(found.pop(name).tolist(), index=found.index)
             found = found.join(times.apply(pd.to_datetime))
     return found
 
