@@ -7,7 +7,7 @@ import re
 import shlex
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import pytest
 from typer.main import get_command
@@ -16,7 +16,9 @@ from foretide.apps import APPS
 from foretide.cli import app
 from foretide.experiments.reproduce import find_experiments
 from foretide.forecast import FORECASTERS
+from foretide.health.settings import Judge
 from foretide.plan import PLANNERS
+from foretide.traces import load_trace
 
 ROOT = Path(__file__).parents[2]
 CELL = re.compile(r"`([^`]+)`")
@@ -26,14 +28,14 @@ class Row(NamedTuple):
     id: str
     about: str
     files: list[str]
-    test: str
+    tests: list[str]
     command: str
 
 
 def rows() -> list[Row]:
     text = (ROOT / "docs" / "references.md").read_text(encoding="utf-8")
     found = re.findall(r"^\| ([PIBD]\d+) \| (.+?) \| (.+?) \| (.+?) \| (.+?) \|$", text, re.MULTILINE)
-    return [Row(id_, what, CELL.findall(files), CELL.findall(test)[0], line) for id_, what, files, test, line in found]
+    return [Row(id_, what, CELL.findall(files), CELL.findall(tests), line) for id_, what, files, tests, line in found]
 
 
 ROWS = rows()
@@ -43,6 +45,38 @@ ROWS = rows()
 def functions(file: Path) -> frozenset[str]:
     tree = ast.parse(file.read_text(encoding="utf-8"))
     return frozenset(node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+
+
+def module_of(file: str) -> str:
+    return "foretide." + file.removesuffix(".py").replace("/", ".")
+
+
+@cache
+def imports(test: Path) -> frozenset[str]:
+    """Return the modules of the package that a module of tests imports, also by names that a package gives on."""
+    return imported(test.read_text(encoding="utf-8"))
+
+
+def imported(source: str) -> frozenset[str]:
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found |= {name.name for name in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.add(node.module)
+            for name in node.names:
+                found |= {f"{node.module}.{name.name}", given_on(node.module).get(name.name, node.module)}
+    return frozenset(found)
+
+
+@cache
+def given_on(package: str) -> dict[str, str]:
+    """Return the modules that a package has its names from."""
+    file = ROOT / "src" / package.replace(".", "/") / "__init__.py"
+    if not file.is_file():
+        return {}
+    nodes = [node for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))) if isinstance(node, ast.ImportFrom)]
+    return {name.asname or name.name: node.module for node in nodes if node.module for name in node.names}
 
 
 def parsed(line: str) -> dict[str, Any]:
@@ -69,10 +103,29 @@ def test_a_row_names_files_that_are_there(row: Row) -> None:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.id)
-def test_a_row_names_a_test_that_is_there(row: Row) -> None:
-    file, _, name = row.test.partition("::")
-    assert name.startswith("test_")
-    assert name in functions(ROOT / "tests" / file)
+def test_a_row_names_tests_that_are_there(row: Row) -> None:
+    assert row.tests
+    for test in row.tests:
+        file, _, name = test.partition("::")
+        assert name.startswith("test_")
+        assert name in functions(ROOT / "tests" / file), test
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.id)
+def test_what_a_row_names_is_imported_where_it_is_tested(row: Row) -> None:
+    modules = {name: module_of(name) for name in row.files}
+    used = {test: imports(ROOT / "tests" / test.partition("::")[0]) for test in row.tests}
+    assert [name for name, module in modules.items() if not any(module in found for found in used.values())] == []
+    assert [test for test, found in used.items() if found.isdisjoint(modules.values())] == []
+
+
+def test_a_name_counts_for_the_module_that_its_package_has_it_from() -> None:
+    source = "from foretide.grouping import Dynamic\nfrom foretide.apps import dns\nimport foretide.plan.load\n"
+    found = imported(source)
+    assert {"foretide.grouping.dynamic", "foretide.apps.dns", "foretide.plan.load"} <= found
+    assert found.isdisjoint(
+        {"foretide.grouping.ring", "foretide.grouping.osg", "foretide.apps.logs", "foretide.plan.cost"}
+    )
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.id)
@@ -80,6 +133,7 @@ def test_a_row_names_a_command_that_the_program_takes_or_says_that_there_is_none
     if row.command.startswith("none: "):
         return
     [line] = CELL.findall(row.command)
+    assert not re.search(r"\.\./|\bshared\b|(^|[ =])/", line), "a command stands where Foretide is installed"
     given = parsed(line)
     if "reproduce" in line:
         assert find_experiments(given["names"])
@@ -89,6 +143,9 @@ def test_a_row_names_a_command_that_the_program_takes_or_says_that_there_is_none
         *(given.get("models") or "").split(","),
     }
     assert named - {""} <= {*PLANNERS, *FORECASTERS}
+    for trace in filter(None, [given.get("trace"), *(given.get("traces") or ())]):
+        assert load_trace(str(trace)).bin_s > 0
+    assert given.get("health") in (None, *get_args(Judge))
     if line.startswith("foretide run "):
         assert line.split()[2] in APPS
 

@@ -13,6 +13,7 @@ from foretide.forecast import FORECASTERS, Basic, Lr
 from foretide.records import Floats
 from foretide.service import desk
 from foretide.service.desk import ForecastDesk, Question
+from foretide.service.forecasting import ForecastRequest, ForecastResponse
 from foretide.service.http.problems import Problem
 from foretide.service.settings import ServiceSettings
 
@@ -36,6 +37,15 @@ def test_p6_the_next_steps_of_a_line_are_on_the_line(client: TestClient) -> None
     assert body["mean"] == pytest.approx([50.0, 60.0, 70.0])
     assert sorted(body["quantiles"]) == ["0.1", "0.5", "0.9"]
     assert all(len(values) == 3 for values in body["quantiles"].values())
+
+
+def test_p6_the_example_of_a_request_is_one_and_its_answer_has_the_form_that_is_described(client: TestClient) -> None:
+    [example] = ForecastRequest.model_config["json_schema_extra"]["examples"]  # type: ignore[index, call-overload]
+    answer = client.post("/v1/forecast/lr", json=example)
+    assert answer.status_code == 200
+    found = ForecastResponse.model_validate_json(answer.content)
+    assert (found.model, found.horizon, len(found.mean)) == ("lr", example["horizon"], example["horizon"])
+    assert sorted(found.quantiles) == ["0.1", "0.9"]
 
 
 def test_it_is_what_the_library_says(client: TestClient) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from foretide.config import validated
 from foretide.errors import ConfigError
 from foretide.records import Plan
 from foretide.sim import Cpu, MicroBatch, SimulatedSystem, SimulationSettings
+from foretide.sim.cores import Cores
 from foretide.sim.settings import Workers
 from foretide.topology import Topology, flow
 from foretide.traces import RateTrace
@@ -112,3 +114,16 @@ def test_d2_a_replica_alone_on_its_core_is_never_slowed_down(queue: str) -> None
     measured = system.collect()
     assert sum(step.processed[0] for step in measured) == 20
     assert sum(step.cpu.used[0] for step in measured if step.cpu is not None) == pytest.approx(50.0)
+
+
+def test_d2_what_replicas_used_is_told_by_replica_and_core() -> None:
+    stations = [SimpleNamespace(counts=SimpleNamespace(busy_s=0.0)) for _ in range(2)]
+    cores = Cores(Cpu(share=0.5, reserved=0.25), stations, cores=2)  # type: ignore[arg-type]
+    cores.place(np.array([2, 1]))
+    for station, busy_s in zip(stations, (1.6, 0.5), strict=True):
+        station.counts.busy_s = busy_s
+    used = cores.use(step_s=2.0)
+    # Half of what a replica is busy, it computes; the two of the first operator did as much each.
+    assert (used.operator.tolist(), used.core.tolist()) == ([0, 0, 1], [0, 1, 0])
+    np.testing.assert_allclose(used.used, [0.2, 0.2, 0.125])
+    assert used.reserved.tolist() == [0.25] * 3
