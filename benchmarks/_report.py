@@ -29,6 +29,7 @@ __all__ = [
     "Ratio",
     "Table",
     "broken_rules",
+    "commit",
     "is_current",
     "machine_facts",
     "markdown_table",
@@ -236,7 +237,7 @@ def origin() -> dict[str, str]:
 
 def provenance(rows: Sequence[Mapping[str, Any]]) -> str:
     """Return which runs were made of which commit, on what: the page names only the one that it was written from."""
-    counts = Counter((row["commit"], row["processor"]) for row in rows)
+    counts = Counter((row.get("commit", "no known commit"), row.get("processor", "unknown")) for row in rows)
     runs = ", ".join(f"{count} of {made} ({processor})" for (made, processor), count in counts.items())
     rounded = sum(bool(row.get("as_printed")) for row in rows)
     note = f" Of {rounded} of them only what was printed is kept, rounded." if rounded else ""

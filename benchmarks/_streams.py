@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pyarrow as pa
 from numpy.typing import NDArray
 from pyspark.sql import DataFrame, SparkSession
@@ -34,6 +35,7 @@ __all__ = [
     "Batches",
     "constant_trace",
     "counting",
+    "cpu_seconds",
     "fixed_batches",
     "open_session",
     "run_by_hand",
@@ -96,6 +98,19 @@ def open_session(master: str = "local[*]", settings: Mapping[str, str] | None = 
     paths = [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
     return create_session(master, "benchmark", settings=settings)
+
+
+def cpu_seconds() -> float:
+    """Return the seconds of CPU of this process and all that it has started."""
+    own = psutil.Process()
+    total = 0.0
+    for process in (own, *own.children(recursive=True)):
+        try:
+            times = process.cpu_times()
+        except psutil.Error:
+            continue
+        total += times.user + times.system + times.children_user + times.children_system
+    return total
 
 
 def constant_trace(directory: Path, events_per_s: float, seconds: int) -> str:

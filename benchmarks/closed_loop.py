@@ -39,8 +39,9 @@ from _harness import (
     report,
     rotated,
 )
+from _report import origin, provenance
 from _steered import run_steered
-from _streams import constant_trace, fixed_batches, open_session, scratch
+from _streams import constant_trace, cpu_seconds, fixed_batches, open_session, scratch
 from foretide.apps import find_app
 from foretide.commands.running.request import RunRequest, default_master, default_policy
 from foretide.commands.running.run import TRIGGER_S
@@ -67,7 +68,8 @@ COLD, COST = "cold", "cost"
 PARTS = (*TRACES, COLD, COST)
 APP, TD_S = "twitter-classification", 3.0
 FIGURES = ("slot_seconds", "latency_mean_ms", "latency_p95_ms", "latency_p99_ms", "cold_p95_ms", "warm_p95_ms")
-COLUMNS = ("policy", "runs", *FIGURES, "first_plan_s", "overridden", "lost")
+CPU = "cpu_s"
+COLUMNS = ("policy", "runs", FIGURES[0], CPU, *FIGURES[1:], "first_plan_s", "overridden", "lost")
 KEPT = QUICK / "closed_loop.jsonl"
 
 
@@ -112,7 +114,7 @@ def known_rates(options: Options) -> dict[str, list[float]] | None:
 
 def keep(row: Mapping[str, Any], path: Path) -> None:
     """Add a run to those that were measured, and say so."""
-    keep_row(row, path)
+    keep_row({**row, **origin()}, path)
     figures = "  ".join(f"{name} {shown(row[name])}" for name in FIGURES)
     progress(f"  {row['round']}  {row['trace']:<24} {row['policy']:<16} {figures}")
 
@@ -176,8 +178,9 @@ def run_one(
         if value:
             settings = {KNOBS[planner]: float(value), **({"cooldown_s": float(cooldown_s)} if cooldown_s else {})}
             chosen = replace(chosen, planner_settings=settings)
+        before_s = cpu_seconds()
         result = run_steered(spark, topology, Path(folder) / "run", request, chosen, seconds)
-        return {**result.row(trace), "policy": policy}
+        return {**result.row(trace), "policy": policy, "cpu_s": cpu_seconds() - before_s}
 
 
 def targets(trace: str, rows: Sequence[Mapping[str, Any]]) -> list[Measured]:
@@ -322,10 +325,16 @@ def write(results: Mapping[str, Any], options: Options) -> None:
         f" `{OURS}` to another policy in the same round; `{EAGER}` and `{PATIENT}` are ours with other prices of"
         " waiting, and that run of ours counts which keeps the limit most cheaply (infinite where none does)."
         f" `{PROMISED}` has a promise. `threshold:n/s` is the lag rule with one replica per n waiting events and a"
-        " cool-down of s seconds."
+        f" cool-down of s seconds. {provenance(rows)}"
     )
-    details = Table("Figures of policies, medians over rounds:", ["trace", *COLUMNS], summary(rows))
+    about = "Figures of policies, medians over rounds; CPU-seconds are those of all processes of a run:"
+    details = Table(about, ["trace", *columns_of(rows)], summary(rows))
     report("closed_loop", "The closed loop on Spark", lines, results, options, intro=intro, tables=[details])
+
+
+def columns_of(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the columns of the table of policies: CPU beside slots, where runs were kept with it."""
+    return [column for column in COLUMNS if column != CPU or any(CPU in row for row in rows)]
 
 
 def summary(rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
@@ -335,9 +344,7 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
         groups.setdefault((row["trace"], row["policy"]), []).append(row)
     found = []
     for (trace, policy), runs in groups.items():
-        figures = [
-            _median([run.get(name) for run in runs]) for name in (*FIGURES, "first_plan_s", "overridden", "lost")
-        ]
+        figures = [_median([run.get(name) for run in runs]) for name in columns_of(rows)[2:]]
         found.append([trace, policy, str(len(runs)), *(shown(value) for value in figures)])
     return found
 

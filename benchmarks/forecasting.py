@@ -24,7 +24,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from _report import machine_facts, markdown_table, write_json, write_section
+from _report import commit, machine_facts, markdown_table, write_json, write_section
 from _seasonal_traces import Protocol, auto_paths, choose_network, naive_paths, network_paths
 from foretide.forecast import Auto, make_forecaster
 from foretide.forecast.backtest import BacktestOptions, backtest
@@ -190,7 +190,7 @@ one of its experts.{quickly}
 
 {table}
 
-{note} Measured on {where}."""
+{note} Measured on {where}; commit {commit()}."""
 
 
 def _shown(value: float | tuple[float, float]) -> str:
@@ -222,7 +222,8 @@ def main() -> None:
         {"what": each.what, "value": each.value, "must": each.must, "hoped": each.hoped, "verdict": each.verdict()}
         for each in lines
     ]
-    write_json(options.json, {"quick": options.quick or options.smoke, "figures": figures, **parts})
+    made = {"quick": options.quick or options.smoke, "commit": commit()}
+    write_json(options.json, {**made, "figures": figures, **parts})
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from pyspark import cloudpickle
@@ -29,6 +30,7 @@ from _harness import (
     Measured,
     Options,
     Ratio,
+    Table,
     keep_row,
     kept_rows,
     parse_options,
@@ -38,7 +40,7 @@ from _harness import (
 )
 from _report import origin, provenance
 from _steered import run_steered
-from _streams import constant_trace, open_session, scratch
+from _streams import constant_trace, cpu_seconds, open_session, scratch
 from foretide.commands.running.request import RunRequest, default_master
 from foretide.commands.running.run import TRIGGER_S
 from foretide.spark import EngineSettings, start
@@ -62,7 +64,7 @@ TRACE, TD_S = "pasps_dns", 3.0
 BUSY = 0.7
 # The rate of the first look at what an event costs; the second is at the peak that it leads to.
 FIRST_RATE = 2_000.0
-FIGURES = ("slot_seconds", "latency_mean_ms", "latency_p95_ms")
+FIGURES = ("slot_seconds", "cpu_s", "latency_mean_ms", "latency_p95_ms")
 
 
 def build(name: str, rate: float, **replay: Any) -> Topology:
@@ -126,8 +128,10 @@ def run_one(
     request = RunRequest(named=topology.name, td_s=TD_S, store="none")
     [chosen] = request.policies(policy)
     with tempfile.TemporaryDirectory(prefix="foretide-", ignore_cleanup_errors=True) as folder:
+        before_s = cpu_seconds()
         result = run_steered(spark, topology, Path(folder) / "run", request, chosen, seconds)
-    return {**result.row(TRACE), "query": name, "policy": policy}
+        used_s = cpu_seconds() - before_s
+    return {**result.row(TRACE), "query": name, "policy": policy, "cpu_s": used_s}
 
 
 def measure(names: Sequence[str], options: Options, kept: Path) -> None:
@@ -148,7 +152,7 @@ def measure(names: Sequence[str], options: Options, kept: Path) -> None:
                     if (name, policy, number) not in done:
                         row = run_one(spark, name, policy, done[name, "", -1], speed, seconds)
                         keep_row({**row, **made, "round": number}, kept)
-                        shown = "  ".join(f"{figure} {row[figure] or 0.0:,.0f}" for figure in FIGURES)
+                        shown = "  ".join(f"{figure} {row.get(figure) or 0.0:,.0f}" for figure in FIGURES)
                         progress(f"  {number}  {name}  {policy:<12} {shown}")
     finally:
         spark.stop()
@@ -167,6 +171,17 @@ def lines(rows: Sequence[Mapping[str, Any]]) -> list[Measured]:
     return found
 
 
+def table(rows: Sequence[Mapping[str, Any]]) -> Table:
+    """Return what slots, CPU and latency were, by query and policy; runs that were kept without their CPU have none."""
+    found = []
+    for query, policy in dict.fromkeys((row["query"], row["policy"]) for row in rows if row["policy"]):
+        runs = [row for row in rows if (row["query"], row["policy"]) == (query, policy)]
+        known = [[run[figure] for run in runs if run.get(figure) is not None] for figure in FIGURES]
+        found.append([query, policy, str(len(runs)), *(f"{median(one):,.0f}" if one else "–" for one in known)])
+    about = "Medians over rounds; CPU-seconds are those of all processes of a run:"
+    return Table(about, ("query", "policy", "runs", *FIGURES), found)
+
+
 def main() -> None:
     options = parse_options(__doc__)
     names = options.size(NAMES, quick=NAMES[:2], smoke=("q7",))
@@ -181,7 +196,9 @@ def main() -> None:
         f"The later half of {TRACE}, a plan every {TD_S:g} s. Ratios of `{OURS}` to `{STATIC}` in the same round."
         f" Events a second at the peak: {peaks}. {provenance(rows)}"
     )
-    report("nexmark_steered", "Nexmark, steered", lines(rows), {"rows": rows}, options, intro=intro)
+    report(
+        "nexmark_steered", "Nexmark, steered", lines(rows), {"rows": rows}, options, intro=intro, tables=[table(rows)]
+    )
 
 
 if __name__ == "__main__":

@@ -18,7 +18,6 @@ from functools import partial
 from pathlib import Path
 from statistics import median
 
-import psutil
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import cloudpickle
@@ -45,6 +44,7 @@ from _streams import (
     Batches,
     constant_trace,
     counting,
+    cpu_seconds,
     fixed_batches,
     open_session,
     run_by_hand,
@@ -168,19 +168,6 @@ def measured(run: Callable[[], Batches]) -> dict[str, float]:
     found = run()
     used_s = cpu_seconds() - before_s
     return {"events_per_s": found.rate(SKIPPED), "cpu_s_per_million": used_s / max(1, sum(found.rows)) * 1e6}
-
-
-def cpu_seconds() -> float:
-    """Return the seconds of CPU of this process and all that it has started."""
-    own = psutil.Process()
-    total = 0.0
-    for process in (own, *own.children(recursive=True)):
-        try:
-            times = process.cpu_times()
-        except psutil.Error:
-            continue
-        total += times.user + times.system + times.children_user + times.children_system
-    return total
 
 
 def sides(

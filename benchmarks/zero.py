@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from _report import machine_facts, markdown_table, write_json, write_section
+from _report import commit, machine_facts, markdown_table, write_json, write_section
 from foretide.forecast import Auto, Basic, Forecaster, Series
 from foretide.forecast.backtest import BacktestOptions, backtest
 from foretide.forecast.csv_history import read_history
@@ -224,7 +224,7 @@ windows.
 {table}
 
 {note} {WHY}{absent} The RMSE of long traces is [above](#forecasting): `auto` has `zero` there too. Fronts:
-[policy.md](policy.md#fronts). Measured on {where}.{busy}"""
+[policy.md](policy.md#fronts). Measured on {where}; commit {commit()}.{busy}"""
 
 
 def main() -> None:
@@ -265,7 +265,7 @@ def main() -> None:
         {"what": line.what, "value": line.value, "spread": line.spread, "target": line.target, "reached": line.reached}
         for line in lines
     ]
-    write_json(options.json, {"figures": figures, "machine": machine})
+    write_json(options.json, {"commit": commit(), "figures": figures, "machine": machine})
 
 
 if __name__ == "__main__":

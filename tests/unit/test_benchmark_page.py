@@ -50,6 +50,14 @@ def test_every_section_has_a_result(page: str) -> None:
     assert sections - APART == {name.replace("_", "-") for name in set(RESULTS) - ELSEWHERE}
 
 
+def test_what_names_no_commit_is_said_to_name_none(bench_all: ModuleType, page: str) -> None:
+    parts = re.findall(r"<!-- ([a-z-]+):begin -->\n## ([^\n]+)\n(.*?)<!-- \1:end -->", page, flags=re.DOTALL)
+    without = [title for _, title, text in parts if not re.search(r"\bcommit [0-9a-f]{7}", text)]
+    [told] = [part for part in page.split("\n\n") if "name no commit" in part]
+    assert len(parts) > 20
+    assert {bench_all._anchor(title) for title in without} <= set(re.findall(r"\(#([\w-]+)\)", told))
+
+
 def test_the_overview_is_that_of_the_results(report: ModuleType, bench_all: ModuleType, page: str) -> None:
     assert report.section_of(page, "overview") == bench_all.overview(bench_all.found(ROOT / "benchmarks" / "results"))
 

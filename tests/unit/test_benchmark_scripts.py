@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import subprocess
 import sys
 from collections.abc import Callable
 from itertools import count
@@ -238,3 +239,55 @@ def test_what_takes_a_quarter_of_an_hour_is_not_run_within_the_two_hours(script:
     took_s = {one["name"]: one["seconds"] for one in bench_all.found(bench_all.RESULTS)}
     assert {name: took_s[name] for name in bench_all.NAMES if took_s.get(name, 0) > 900} == {}
     assert sum(took_s.get(name, 0) for name in bench_all.NAMES) < 7_200
+
+
+# A run that was kept before CPU was noted.
+RUN = {"trace": "a", "policy": "foretide", "query": "q4", "round": 0, "slot_seconds": 100.0, "latency_p95_ms": 400.0}
+
+
+class TestCpuBesideSlots:
+    """Runs that were kept before CPU was noted stay in the tables as they are."""
+
+    def test_the_closed_loop_shows_it_where_runs_have_it(self, script: Any) -> None:
+        loop, old = script("closed_loop"), [RUN, {**RUN, "policy": "pasps"}]
+        assert "cpu_s" not in loop.columns_of(old)
+        assert all(len(row) == 1 + len(loop.columns_of(old)) for row in loop.summary(old))
+        new = [{**RUN, "cpu_s": 50.0}, {**RUN, "cpu_s": 60.0}, {**RUN, "policy": "pasps"}]
+        place = 1 + loop.columns_of(new).index("cpu_s")
+        assert loop.columns_of(new)[place - 2] == "slot_seconds"
+        assert [row[place] for row in loop.summary(new)] == ["55", "–"]
+
+    def test_nexmark_shows_it_by_query_and_policy(self, script: Any) -> None:
+        rows = [{"query": "q4", "policy": "", "peak_rate": 9.0}, RUN, {**RUN, "cpu_s": 50.0}]
+        rows.append({**RUN, "policy": "static-peak", "slot_seconds": 300.0})
+        table = script("nexmark_steered").table(rows)
+        assert table.head == ("query", "policy", "runs", "slot_seconds", "cpu_s", "latency_mean_ms", "latency_p95_ms")
+        assert table.rows == [
+            ["q4", "foretide", "2", "100", "50", "–", "400"],
+            ["q4", "static-peak", "1", "300", "–", "–", "400"],
+        ]
+
+    def test_it_is_that_of_this_process_and_of_all_that_it_started(self, script: Any) -> None:
+        streams = script("_streams")
+        before_s = streams.cpu_seconds()
+        subprocess.run([sys.executable, "-c", "for _ in range(3_000_000): pass"], check=True)
+        assert streams.cpu_seconds() - before_s > 0.0
+
+
+def test_runs_without_a_commit_are_said_to_have_none(script: Callable[[str], Any]) -> None:
+    told = script("_report").provenance([{"commit": "abc", "processor": "X"}, {}])
+    assert told == "Runs by commit and processor: 1 of abc (X), 1 of no known commit (unknown)."
+
+
+@pytest.mark.parametrize(("name", "given"), [("forecasting", ([], {}, False)), ("zero", ([], [], {}))])
+def test_forecasts_tell_their_commit(
+    script: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch, name: str, given: Any
+) -> None:
+    module = script(name)
+    machine = {"cores": 2, "processor": "X", "python": "3.11", "numpy": "2"}
+    monkeypatch.setattr(module, "commit", lambda: "abc1234")
+    if name == "forecasting":
+        given[1]["machine"] = machine
+    else:
+        given[2].update(machine)
+    assert "commit abc1234" in module.as_markdown(*given)

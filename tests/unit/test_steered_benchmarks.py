@@ -24,7 +24,7 @@ def report_of(module: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> s
     arguments = [module.__name__, "--quick", "--repeats", "2", "--results", str(tmp_path)]
     monkeypatch.setattr(sys, "argv", arguments)
     monkeypatch.setattr(module, "QUICK", tmp_path)
-    monkeypatch.setattr(module, "report", lambda *_, intro: told.update(intro=intro))
+    monkeypatch.setattr(module, "report", lambda *_, intro, **__: told.update(intro=intro))
     module.main()
     return told["intro"]
 
