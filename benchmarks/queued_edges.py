@@ -80,16 +80,25 @@ def ours(
 
 @dataclass(frozen=True)
 class Source:
-    """How a job by hand gets its events: options of Spark's own source, and what makes them of its rows in the task."""
+    """How a job by hand gets its events: options of Spark's own source, and what makes them of its rows in the task.
+
+    That source has no end; it is stopped after so many batches, where their number is given.
+    """
 
     options: Mapping[str, Any]
     make: Callable[[pa.RecordBatch], pa.RecordBatch]
+    batches: int | None = None
+
+    def is_through(self, first: StreamingQuery) -> bool:
+        """Return whether the first query has read all that there is to be."""
+        last = first.lastProgress
+        return self.batches is not None and last is not None and last.batchId + 1 >= self.batches
 
 
-def full(rows: int) -> Source:
-    """Return so many events in every batch."""
+def full(rows: int, total: int) -> Source:
+    """Return so many events in every batch, until there were as many as wanted."""
     made = partial(_numbered, time.time())
-    return Source({"rowsPerBatch": rows, "numPartitions": 1}, made)
+    return Source({"rowsPerBatch": rows, "numPartitions": 1}, made, -(-total // rows))
 
 
 def _numbered(started_at_s: float, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -111,12 +120,15 @@ def by_hand(spark: SparkSession, source_in: Callable[[Path], Source], end: AtEnd
             _add(end, [pair for row in rows for pair in json.loads(row.times)], time.time())
 
     with scratch() as path:
-        queries = _queries(spark, source_in(path), path, run_batch)
+        source = source_in(path)
+        queries = _queries(spark, source, path, run_batch)
         try:
             while not over(end):
                 for query in queries:
                     if (error := query.exception()) is not None:
                         raise error
+                if queries[0].isActive and source.is_through(queries[0]):
+                    queries[0].stop()
                 time.sleep(0.05)
         finally:
             done.append(True)
@@ -193,7 +205,7 @@ def throughput(spark: SparkSession, trace: str, total: int, rows: int) -> dict[s
     # Log segments are not forced to disk on either side: Spark's Parquet files are not either.
     return {
         "Foretide, queued": lambda: rate(lambda end, over: ours(spark, source, fixed_batches(rows), end, over)),
-        "Parquet between": lambda: rate(lambda end, over: by_hand(spark, lambda _: full(rows), end, over)),
+        "Parquet between": lambda: rate(lambda end, over: by_hand(spark, lambda _: full(rows, total), end, over)),
     }
 
 

@@ -113,6 +113,15 @@ def test_a_task_makes_the_events_that_are_due_once(
     assert [field.name for field in first.schema] == [part.split()[0] for part in detection.TIMED.split(", ")]
 
 
+@pytest.mark.parametrize(("batch", "through"), [(None, False), (3, False), (4, True), (5, True)])
+def test_a_job_by_hand_reads_no_more_events_than_ours(
+    script: Callable[[str], Any], batch: int | None, through: bool
+) -> None:
+    queued, query = script("queued_edges"), SimpleNamespace(lastProgress=batch and SimpleNamespace(batchId=batch))
+    assert queued.full(200, 901).is_through(query) is through  # the last of five batches has number 4
+    assert not queued.even(Path(), STARTED_S).is_through(query)
+
+
 def test_tasks_of_a_job_by_hand_share_the_events_that_are_due(
     script: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch, clock: SimpleNamespace
 ) -> None:
