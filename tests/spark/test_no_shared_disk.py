@@ -90,14 +90,23 @@ def run_there(cluster: Any, command: Sequence[str], folder: Path, **variables: s
     )
 
 
-def pack_environment(folder: Path) -> Path:
-    """Return an archive with a Python that tells where it came from."""
-    python = folder / "python"
-    python.write_text(f'#!/bin/sh\nPACKED=yes exec {sys.executable} "$@"\n')
+def pack_environment(folder: Path, options: str = "", changed: str = "") -> Path:
+    """Return an archive with a Python that tells where it came from, and begins with what is changed in it."""
+    python, site = folder / "python", folder / "sitecustomize.py"
+    line = f'PACKED=yes PYTHONPATH="$(dirname "$0")/../site:$PYTHONPATH" exec {sys.executable} {options} "$@"'
+    python.write_text(f"#!/bin/sh\n{line}\n")
     python.chmod(0o755)
+    site.write_text(changed)
     with tarfile.open(folder / "environment.tar.gz", "w:gz") as archive:
         archive.add(python, "bin/python")
+        archive.add(site, "site/sitecustomize.py")
     return folder / "environment.tar.gz"
+
+
+def with_environment(archive: Path) -> list[str]:
+    """Return the options by which executors get an environment."""
+    own = "spark.pyspark.python=./environment/bin/python"
+    return ["--conf", f"spark.archives={archive}#environment", "--conf", own]
 
 
 def test_inline_edges_and_a_sink_outside_need_no_shared_disk(cluster: Any, tmp_path: Path) -> None:
@@ -105,10 +114,8 @@ def test_inline_edges_and_a_sink_outside_need_no_shared_disk(cluster: Any, tmp_p
     trace.write_text("second,events_per_second\n0,100\n1,100\n")
     job = tmp_path / "job.py"
     job.write_text(JOB.replace("TRACE", repr(str(trace))).replace("OUT", repr(str(out))))
-    archive = pack_environment(tmp_path)
     options = ["--master", cluster.master, "--path", str(tmp_path / "run"), "--json", str(tmp_path / "report.json")]
-    options += ["--conf", f"spark.archives={archive}#environment"]
-    options += ["--conf", "spark.pyspark.python=./environment/bin/python", "--engine", "letter_bytes=65536"]
+    options += [*with_environment(pack_environment(tmp_path)), "--engine", "letter_bytes=65536"]
     done = run_there(cluster, [sys.executable, "-c", COMMAND, "run", str(job), *options], tmp_path)
     assert done.returncode == 4, done.stdout[-3000:] + done.stderr[-4000:]  # some events failed
     with closing(sqlite3.connect(out)) as database:
@@ -118,6 +125,35 @@ def test_inline_edges_and_a_sink_outside_need_no_shared_disk(cluster: Any, tmp_p
     assert sorted(json.loads(letter["event"])["id"] for letter in letters) == [7, 57, 107, 157]
     report = json.loads((tmp_path / "report.json").read_text())
     assert (report["dead_letters"], report["letters_left_out"], report["drained"]) == (4, 0, True)
+
+
+OLDER = "import foretide._version\nforetide._version.__version__ = '0.0.1'\n"
+OTHER_PYTHON = """
+import collections
+import sys
+
+kind = collections.namedtuple("version_info", "major minor micro releaselevel serial")
+sys.version_info = kind(3, 10, 0, "final", 0)
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "changed", "got"),
+    [("", OLDER, "Foretide 0.0.1"), ("", OTHER_PYTHON, "Python 3.10"), ("-S", "", "No module named")],
+)
+def test_executors_with_another_environment_are_refused_and_named(
+    cluster: Any, tmp_path: Path, options: str, changed: str, got: str
+) -> None:
+    job = tmp_path / "job.py"
+    job.write_text(JOB.replace("TRACE", "'pasps_dns'").replace("OUT", repr(str(tmp_path / "out.db"))))
+    command = [sys.executable, "-c", COMMAND, "run", str(job), "--master", cluster.master]
+    command += with_environment(pack_environment(tmp_path, options, changed))
+    done = run_there(cluster, command, tmp_path)
+    said = " ".join(done.stderr.split())
+    assert done.returncode == 2, done.stdout[-3000:] + said[-4000:]
+    assert "setting 'spark.pyspark.python': expected Python" in said and "--conf spark.archives=" in said
+    assert "executor 0 on" in said or "executor 1 on" in said
+    assert got in said
 
 
 def test_what_needs_a_shared_disk_is_refused_and_named(cluster: Any, tmp_path: Path) -> None:

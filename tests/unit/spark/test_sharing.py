@@ -150,11 +150,17 @@ LOST = "Job aborted: Task 1 in stage 0.0 failed 4 times: Lost task 1.3 in stage 
     [
         (
             "[PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.9 than that in driver: 3.11, PySpark",
-            "executor 1 on 10.0.0.5: Python 3.9",
+            "Python 3.9;",
         ),
-        ("No module named 'foretide'", "executor 1 on 10.0.0.5: no module 'foretide'"),
-        ("No module named 'foretide.spark.pool'", "executor 1 on 10.0.0.5: no module 'foretide.spark.pool'"),
-        ("Can't get attribute '_Look' on <module 'foretide.spark.pool.sight'", "executor 1 on 10.0.0.5: no '_Look'"),
+        ("No module named 'foretide'", "No module named 'foretide';"),
+        ("  import x\nModuleNotFoundError: No module named 'a.b'\nPYTHONPATH was", "No module named 'a.b';"),
+        ("Error while finding ('x' (ModuleNotFoundError: No module named 'foretide')", "No module named 'foretide';"),
+        ("Can't get attribute '_Look' on <module 'foretide'", "Can't get attribute '_Look' on <module 'foretide';"),
+        (
+            "ImportError: cannot import name 'Self' from 'typing' (x.py)",
+            "cannot import name 'Self' from 'typing' (x.py",
+        ),
+        ("    type X = int\nSyntaxError: invalid syntax\n", "SyntaxError: invalid syntax;"),
     ],
 )
 def test_executors_that_are_too_different_to_tell_are_refused_by_what_spark_said(
@@ -166,7 +172,19 @@ def test_executors_that_are_too_different_to_tell_are_refused_by_what_spark_said
     monkeypatch.setattr(sharing, "look_around", look_around)
     with pytest.raises(ConfigError) as caught:
         check_executors(FAR, [])
-    assert caught.value.got.startswith(got) and "--conf spark.archives=" in caught.value.remedy
+    assert f"got executor 1 on 10.0.0.5: {got}" in str(caught.value) and "--conf spark.archives=" in caught.value.remedy
+
+
+def test_who_it_was_is_found_behind_what_python_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    def look_around(*_: Any) -> list[Sight]:
+        try:
+            raise OSError(LOST)  # as py4j has it
+        except OSError:
+            raise RuntimeError("An exception was thrown:\nNo module named 'foretide'") from None  # as PySpark does
+
+    monkeypatch.setattr(sharing, "look_around", look_around)
+    with pytest.raises(ConfigError, match=r"got executor 1 on 10\.0\.0\.5: No module named 'foretide';"):
+        check_executors(FAR, [])
 
 
 def test_what_spark_fails_with_otherwise_stays_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:

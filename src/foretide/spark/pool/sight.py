@@ -31,8 +31,8 @@ _REMEDY = (
 # How Spark says which executor failed a task, and how Python says that it is another, or lacks what the driver has.
 _WHERE = re.compile(r"\(TID \d+\) \(([^\s()]+) executor ([^\s()]+)\)")
 _OTHER_PYTHON = re.compile(r"PYTHON_VERSION_MISMATCH\].*?version: ([\d.]*\d)")
-_NO_MODULE = re.compile(r"No module named '?((?:foretide|pyarrow|numpy)[\w.]*)")
-_NO_NAME = re.compile(r"Can't get attribute '(\w+)' on <module 'foretide")
+# Nothing but Foretide and what it needs is imported there.
+_CANNOT = re.compile(r"((?:No module named|cannot import name|Can't get attribute|SyntaxError:) [^\n)]+)")
 
 
 @dataclass(frozen=True)
@@ -88,13 +88,12 @@ def check_versions(sights: Iterable[Sight]) -> None:
 
 def refused_by_versions(error: Exception) -> ConfigError | None:
     """Return what is to be said where executors are so different that they failed to tell; None where it was else."""
-    text = str(error)
+    # PySpark raises what Python said in a worker alone; in which one is behind that.
+    text = "\n".join(str(one) for one in (error, error.__context__) if one is not None)
     if found := _OTHER_PYTHON.search(text):
         got = f"Python {found[1]}"
-    elif found := _NO_MODULE.search(text):
-        got = f"no module {found[1]!r}"
-    elif found := _NO_NAME.search(text):
-        got = f"no {found[1]!r} in its Foretide"
+    elif found := _CANNOT.search(text):
+        got = found[1].strip()
     else:
         return None
     where = _WHERE.search(text)
