@@ -81,7 +81,7 @@ def package_of(commit: str) -> Iterator[Path | None]:
 
 
 def main() -> None:
-    options = parse_options(__doc__, repeats=9)
+    options = parse_options(__doc__, repeats=15)
     rows, batches, small = options.size((100_000, 40, 600), quick=(50_000, 10, 150), smoke=(1_000, 2, 3))
     progress(f"log: {batches} batches of {rows:,} rows, then {small} of {SMALL}")
     with ExitStack() as stack:
