@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import contextlib
 import subprocess
@@ -300,3 +301,35 @@ def test_forecasts_tell_their_commit(
     else:
         given[2].update(machine)
     assert "commit abc1234" in module.as_markdown(*given)
+
+
+class TestPyFlink:
+    """Its jobs are set as its guides say, and page and scripts say the same."""
+
+    def test_the_sizes_that_were_fastest_count(self, script: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        flink, tried = script("_flink"), list[dict[str, str]]()
+        rates = iter([2.0, 3.0, 1.0])
+
+        def rate(_: Any, settings: dict[str, str], *, fused: bool) -> float:
+            assert fused
+            tried.append(settings)
+            return next(rates)
+
+        monkeypatch.setattr(flink.WarmJobs, "__init__", lambda _: None)
+        monkeypatch.setattr(flink.WarmJobs, "rate", rate)
+        assert flink.WarmJobs().tuned(fused=True) == tried[1]
+        assert len({tuple(one.values()) for one in tried}) == len(flink.SWEPT) == 3
+
+    def test_its_cache_holds_the_state_of_all_keys(self, script: Any) -> None:
+        keyed = script("keyed_flink")
+        found = [keyed.bundles(*one) for one in keyed.SWEPT]
+        assert len({one["python.fn-execution.bundle.size"] for one in found}) == 4
+        assert min(int(one["python.state.cache-size"]) for one in found) >= 20_000
+
+    @pytest.mark.parametrize("job", sorted(path.name for path in BENCHMARKS.glob("flink_*job.py")))
+    def test_its_jobs_reuse_objects(self, job: str) -> None:
+        tree = ast.parse((BENCHMARKS / job).read_text(encoding="utf-8"))
+        texts = (one for one in ast.walk(tree) if isinstance(one, ast.Dict))
+        pairs = [pair for one in texts for pair in zip(one.keys, one.values, strict=True)]
+        settings = {key.value: value for key, value in pairs if isinstance(key, ast.Constant)}
+        assert ast.literal_eval(settings["pipeline.object-reuse"]) == "true"
