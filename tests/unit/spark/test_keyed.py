@@ -293,3 +293,56 @@ def test_a_timer_must_be_a_timestamp_of_the_state(timer: str) -> None:
     operator = Operator("count", None, key=("k",), state="n long, at timestamp", options={"timer": timer})
     with pytest.raises(OperatorError, match=rf"a column of its state, of type timestamp, got '{timer}' and state="):
         state_schema(operator)
+
+
+@pytest.mark.parametrize("key", ["s", "i"])
+@pytest.mark.parametrize("mode", ["pandas", "arrow", "rows", "pandas without nulls"])
+def test_nulls_are_one_key_of_their_own_unless_pandas_leaves_them_out(mode: str, key: str) -> None:
+    def by_pandas(rows: pd.DataFrame, state: pd.DataFrame) -> tuple[None, pd.DataFrame]:
+        sizes = rows.groupby(key, dropna=False).size()
+        return None, pd.DataFrame({"n": state["n"].fillna(0) + sizes.reindex(state.index), "last": "x"}, state.index)
+
+    def by_default(rows: pd.DataFrame, state: pd.DataFrame) -> tuple[None, pd.DataFrame]:
+        sizes = rows.groupby(key).size()
+        return None, pd.DataFrame({"n": state["n"].reindex(sizes.index).fillna(0) + sizes, "last": "x"})
+
+    def by_arrow(rows: pa.RecordBatch, state: pa.RecordBatch) -> tuple[None, pa.RecordBatch]:
+        came = [rows[key].to_pylist().count(value) for value in state[key].to_pylist()]
+        n = [(n or 0) + more for n, more in zip(state["n"].to_pylist(), came, strict=True)]
+        return None, state.set_column(1, "n", pa.array(n)).set_column(2, "last", pa.array(["x"] * len(n)))
+
+    def by_row(value: Any, rows: list[Any], state: Any) -> tuple[None, dict[str, Any]]:
+        return None, {"n": (state["n"] if state else 0) + len(rows), "last": "x"}
+
+    functions = {"arrow": by_arrow, "rows": by_row, "pandas": by_pandas, "pandas without nulls": by_default}
+    kept = Kept()
+    for _ in range(2):
+        rows = {"s": ["a", None, None, "b"], "i": [1, None, None, 2]}
+        run(functions[mode], mode.partition(" ")[0], rows, kept, (key,))
+    a, b = ("a", "b") if key == "s" else (1, 2)
+    nulls = {} if mode.endswith("nulls") else {(None,): (4, "x")}
+    assert kept.known == {(a,): (2, "x"), (b,): (2, "x"), **nulls}
+
+
+@pytest.mark.parametrize("key", ["s", "i"])
+def test_pandas_finds_the_state_of_a_key_that_is_null(key: str) -> None:
+    def grouped(rows: pd.DataFrame, state: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+        sizes = rows.groupby(key, dropna=False).size()
+        return rows.join(state[["n"]], on=key), pd.DataFrame({"n": state["n"].fillna(0) + sizes, "last": "x"})
+
+    def listed(rows: pd.DataFrame, state: pd.DataFrame) -> tuple[None, pd.DataFrame]:
+        again = pd.Index([None if pd.isna(value) else value for value in state.index], dtype=object, name=key)
+        return None, state.set_index(again)[::-1].assign(last="y")
+
+    kept, rows = Kept(), {"s": ["a", None, None, "b"], "i": [1, None, None, 2], "x": [1, 2, 3, 4]}
+    run(grouped, "pandas", rows, kept, (key,))
+    found, _ = run(grouped, "pandas", rows, kept, (key,))
+    assert [(row["s"], row["i"], row["n"]) for row in found] == [
+        ("a", 1, 1),
+        (None, None, 2),
+        (None, None, 2),
+        ("b", 2, 1),
+    ]
+    assert kept.known[(None,)] == (4, "x") and len(kept.known) == 3
+    run(listed, "pandas", rows, kept, (key,))
+    assert kept.known[(None,)] == (4, "y")

@@ -221,10 +221,15 @@ class KeyedRunner(OperatorRunner):
     def _pandas(self, piece: KeyedRows) -> tuple[Outputs, StateChange]:
         import pandas as pd
 
-        keys, frame = piece.keys.to_pandas(), piece.state.to_pandas()
+        keys, frame, rows_in = piece.keys.to_pandas(), piece.state.to_pandas(), piece.rows.to_pandas()
+        # Of a null, pandas makes None or NaN, and finds the one where the other is by chance only; what groups by a key
+        # makes NaN.
+        nulls = [name for name in self._key if piece.keys[name].null_count]
+        for part in (keys, rows_in) if nulls else ():
+            part[nulls] = part[nulls].mask(part[nulls].isna(), np.nan)
         frame.index = pd.Index(keys.iloc[:, 0]) if len(self._key) == 1 else pd.MultiIndex.from_frame(keys)
         given = frame.index
-        result, state = self._pair(self._function(piece.rows.to_pandas(), frame))
+        result, state = self._pair(self._function(rows_in, frame))
         outputs = self._collect(result, from_pandas)
         if state is None:
             return outputs, self._unchanged
@@ -238,8 +243,10 @@ class KeyedRunner(OperatorRunner):
             raise self._bad_state(str(error)) from error
         if list(state.index.names) != list(given.names):
             raise self._bad_state(f"a frame indexed by {list(state.index.names)}")
-        same = state.index is given or state.index.equals(given)
-        return outputs, self._change(piece, None if same else given.get_indexer(state.index), rows)
+        if state.index is given or state.index.equals(given):
+            return outputs, self._change(piece, None, rows)
+        after = state.index.where(state.index.notna(), np.nan) if nulls and len(self._key) == 1 else state.index
+        return outputs, self._change(piece, given.get_indexer(after), rows)
 
     def _key_by_key(self, piece: KeyedRows) -> tuple[Outputs, StateChange]:
         """Call the function for one key after another: with the key, its rows, and its state or None."""
