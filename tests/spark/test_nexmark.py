@@ -2,103 +2,35 @@
 
 from __future__ import annotations
 
+import json
 import os
-import signal
+import subprocess
+import sys
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
-from itertools import count
 from pathlib import Path
-from typing import Any
 
-import generator
+import nexmark_deaths
+import nexmark_driver
 import pandas as pd
 import pytest
-import queries
 from checkpoints import forget_last_batch
-from generator import Nexmark
 from nexmark_batch import Batch
+from nexmark_deaths import EVENTS, NEXMARK, all_read, build, change_replicas
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 from waiting import wait_for
 
 from foretide.spark import EngineSettings, RunningTopology, start
-from foretide.topology import Topology, flow
-from foretide.topology.builder import Stream
 
 pytestmark = pytest.mark.spark
 
-for module in (generator, queries):
-    cloudpickle.register_pickle_by_value(module)
+cloudpickle.register_pickle_by_value(nexmark_deaths)
 
 QUERIES = [f"q{number}" for number in (*range(10), 11, 12)]
-NEXMARK = Nexmark(seed=7, events_per_s=60)
-EVENTS = 3000
 SMALL = EngineSettings(first_rows=750, max_rows=750, warm_pool=False)
 # Rows of these replace those before them of the same key, whose columns come first; rows of all others are final.
 KEYS = {"q4": 1, "q6": 1, "q12": 2}
 Write = Callable[..., str]
-
-
-def die_at(calls: str, number: int) -> None:
-    """Kill this process if it makes this call, of all calls that are counted in a file."""
-    file = os.open(calls, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-    os.write(file, b".")
-    made = os.lseek(file, 0, os.SEEK_CUR)
-    os.close(file)
-    if made == number:
-        os.kill(os.getpid(), signal.SIGKILL)
-
-
-@dataclass(frozen=True)
-class DeadlyNexmark(Nexmark):
-    """Events whose maker dies once."""
-
-    calls: str = ""
-
-    def _made(self, *given: Any) -> Any:
-        die_at(self.calls, 4)
-        return super()._made(*given)
-
-
-@dataclass(frozen=True)
-class Deadly:
-    """A function that kills the process which calls it, once."""
-
-    function: Callable[..., Any]
-    calls: str
-
-    def __call__(self, *given: Any) -> Any:
-        die_at(self.calls, 5)
-        return self.function(*given)
-
-
-def build(name: str, trace: str, folder: Path) -> Topology:
-    """Return a query whose processes die: one that makes events, and one that keeps state by key."""
-    job = flow(f"nexmark-{name}")
-    ids = job.source("events", "trace", trace=trace, payload="ids", until="all", started_at=1)
-    attach = getattr(queries, name).__wrapped__
-    attach(ids, DeadlyNexmark(**asdict(NEXMARK), calls=str(folder / "made"))).sink("out", "memory")
-    if name == "q12":
-        Stream(job, "arrive").sink("arrived", "memory")
-    topology = job.build()
-    *others, last = topology.operators
-    if last.key:
-        last = replace(last, function=Deadly(last.function, str(folder / "called")))
-    return replace(topology, operators=(*others, last))
-
-
-def change_replicas(running: RunningTopology, until: Callable[[], bool]) -> None:
-    """Let every batch have other replicas."""
-    for number in count():
-        if until():
-            return
-        running.change_replicas(dict.fromkeys(running.topology.layout.operators, 1 + number % 3))
-        seen = len(running.batches())
-        wait_for(lambda seen=seen: len(running.batches()) > seen or until(), check=running.check)
-
-
-def all_read(running: RunningTopology) -> bool:
-    return running.inputs()["events"].done == EVENTS
 
 
 def expected_of(name: str, found: pd.DataFrame, last: int) -> pd.DataFrame:
@@ -163,3 +95,29 @@ def test_a_query_goes_on_where_it_was_and_does_its_last_batch_again(
     assert not first.duplicated().any() and not second.duplicated().any()
     found = pd.concat([first, second]).drop_duplicates()
     assert_same(found, expected_of(name, found, EVENTS - batches[-1].rows["events"]))
+
+
+@pytest.mark.slow
+def test_queries_are_exact_on_executors_that_are_killed(tmp_path: Path, write_trace: Write) -> None:
+    # One whose state we keep by key, and one whose state Spark keeps.
+    names, trace = ["q9", "q5"], write_trace(*[EVENTS / 2] * 2)
+    given = {"root": str(tmp_path), "trace": trace, "queries": names, "batch_rows": 750}
+    settings = tmp_path / "settings.json"
+    settings.write_text(json.dumps({**given, "master": "local-cluster[2,1,1024]"}))
+    done = subprocess.run(
+        [sys.executable, nexmark_driver.__file__, str(settings)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    for name in names:
+        folder = tmp_path / name
+        found, told = pd.read_parquet(folder / "out.parquet"), json.loads((folder / "batches.json").read_text())
+        assert_same(found.drop(columns="event_time"), expected_of(name, found, EVENTS - told["last"]))
+        assert len(set(told["slots"])) > 1
+    # One more died where the state is ours: with the function that keeps it.
+    killed = [(tmp_path / file).read_text() for file in ("q9/made-killed", "q9/called-killed", "q5/made-killed")]
+    assert len(set(killed)) == 3
