@@ -4,10 +4,12 @@ Three targets (CPU usage, queueing time, sending time of each worker), one step 
 were recorded on Spark while hogs of cores, memory and disk came and went. Everything learns from minutes 10 to 40 of an
 hour, or the same parts of a shorter run, and is tried on what follows.
 
-``--minutes 60`` records both applications, and hogs one of four workers of each with and without bypass, five times;
-five more runs have no hogs, to see whether anybody is bypassed for nothing. All that takes hours. Recordings are kept
-in ``benchmarks/data`` and runs, with their commits, in ``benchmarks/results/health.jsonl``: the same command goes on
-where it was stopped, ``--fresh`` begins anew. Without ``--minutes``, the recordings are evaluated alone.
+``--minutes 60`` records both applications. Then each runs as ``foretide run --health`` runs it, five times in each of
+three ways, in turn: hogs on one of four workers with bypass, the same without, and no hogs at all, twelve minutes each,
+to see whether anybody is bypassed for nothing. Ratios are those of runs of the same turn, over the same part of the
+trace. All that takes eight hours. Recordings are kept in ``benchmarks/data`` and runs, with their settings and commits,
+in ``benchmarks/results/health.jsonl``: the same command goes on where it was stopped, ``--fresh`` begins anew. Without
+``--minutes``, the recordings are evaluated alone.
 """
 
 from __future__ import annotations
@@ -16,25 +18,24 @@ import argparse
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import numpy as np
 
-from _harness import QUICK, RESULTS, ROOT, Measured, Options, Ratio, keep_row, kept_rows, progress, report
+from _harness import OF_TURNS, QUICK, RESULTS, ROOT, Measured, Options, Ratio, Turns, alternate, progress, report
 from _health_baselines import BASELINES
-from _health_bypass import BypassPlan, run_bypass
+from _health_bypass import WAYS, BypassPlan, run_bypass
 from _health_evaluation import MODELS, PERIODS, Score, evaluate
+from _health_gains import detections, false_alarms, gained
 from _health_runs import RecordingOptions, load_samples, record_run, save_samples
-from _report import markdown_table, origin
+from _report import markdown_table, provenance
 from foretide.health.dataset import MachineTable, to_tables
 from foretide.health.features import TARGETS
 from foretide.health.models import IdrnnSettings, WorkerModel, train_model
 
 DATA = ROOT / "benchmarks" / "data"
-#: What happens to an application: hogs and bypass, hogs alone, or neither hogs nor a reason to bypass anybody.
-WAYS = ("with", "without", "calm")
 # Seconds of one step of an hour; a shorter run has about as many steps.
 STEP_S = 10.0
 # Trainings of the network with seeds of their own: how much is luck. As many runs with and without bypass.
@@ -70,7 +71,8 @@ def main() -> None:
         for app in RECORDING:
             if given.fresh or options.quick or minutes_of(path_of(app)) < 0.95 * given.minutes:
                 record(app, given.minutes, path_of(app, quick=options.quick))
-    tried = bypass(given.by, options, kept) if given.minutes is not None else []
+    turns = Turns(kept)
+    tried = bypass(given.by, options, turns) if given.minutes is not None else {}
     recordings = {app: path_of(app, quick=options.quick and given.minutes is not None) for app in RECORDING}
     runs = [recorded(app, path) for app, path in recordings.items()]
     if given.smoke:
@@ -86,12 +88,13 @@ def main() -> None:
     details: dict[str, Any] = {
         name: [[asdict(score) for score in turn] for turn in found] for name, found in scores.items()
     }
+    tables, intro = [], OF_TURNS
     if tried:
         details["bypass"] = tried
-        for app in RECORDING:
-            found = {way: [row for row in tried if (row["app"], row["way"]) == (app, way)] for way in WAYS}
+        for app, found in tried.items():
             lines += [*gained(app, found), false_alarms(app, found["calm"])]
-    report("health", "Worker health", lines, details, options)
+        tables, intro = [detections(tried)], f"{OF_TURNS} {provenance(turns.rows)}"
+    report("health", "Worker health", lines, details, options, intro=intro, tables=tables)
 
 
 def record(app: str, minutes: float, path: Path) -> None:
@@ -131,56 +134,36 @@ def recorded(app: str, path: Path) -> tuple[str, MachineTable]:
     return f"{app}, {minutes} min recorded", table
 
 
-def bypass(by: str, options: Options, kept: Path) -> list[dict[str, Any]]:
-    """Return runs of each application in each way; those that are kept are not made again."""
-    done = {(row["app"], row["way"], row["turn"]) for row in kept_rows(kept)}
-    for turn in range(options.repeats):
-        for app in RECORDING:
-            plan = BypassPlan(app, RECORDING[app], by=by)
-            if options.quick:
-                plan = replace(plan, warm_up_s=20.0, before_s=30.0, hogged_s=60.0, ramp_s=10.0, by="peers")
-            for way in WAYS:
-                if (app, way, turn) not in done:
-                    progress(f"  {turn + 1}/{options.repeats}  {app}, {way}")
-                    row = run_bypass(plan, bypassing=way != "without", hogged=way != "calm")
-                    keep_row({**row, **origin(), "way": way, "turn": turn}, kept)
-    return kept_rows(kept)
+def bypass(by: str, options: Options, turns: Turns) -> dict[str, dict[str, list[dict[str, Any]]]]:
+    """Return the runs of each application in each way; those that are kept are not made again."""
+    found = {}
+    for app in RECORDING:
+        plan = plan_of(app, by, quick=options.quick)
+        progress(f"{app}, {options.repeats} turns")
+        found[app] = alternate(
+            {way: partial(run_bypass, plan, way) for way in WAYS},
+            options.repeats,
+            warm_up=0,
+            show=in_short,
+            turns=turns,
+            part=app,
+            settings=plan.settings,
+        )
+    return found
 
 
-def gained(app: str, runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[Measured]:
-    """Return the lines about bypass: 95th percentile and throughput after detection, by those before the hog."""
-    lines = []
-    wanted: dict[str, tuple[Any, float, Any, float]] = {
-        "with": ("at most", 1.15, "at least", 1 / 1.15),
-        "without": ("at least", 3.0, "at most", 1.0),
-    }
-    for name, (sense, p95, other, rate) in wanted.items():
-        found = runs[name]
-        for figure, want, target in (("p95_ms", sense, p95), ("events_per_s", other, rate)):
-            pairs = tuple(one["after"][figure] / one["before"][figure] for one in found)
-            what = f"{app}, a hog on one of four workers, {name} bypass: `{figure}`"
-            lines.append(Measured(what, "before the hog", want, target, Ratio(pairs), detected(name, found)))
-    return lines
+def plan_of(app: str, by: str, *, quick: bool = False) -> BypassPlan:
+    """Return how an application runs while bypass is tried; in a short run nobody waits for a model."""
+    plan = BypassPlan(app, RECORDING[app], by=by)
+    return replace(plan, before_s=40.0, hogged_s=60.0, calm_s=10.0, ramp_s=10.0, by="peers") if quick else plan
 
 
-def false_alarms(app: str, runs: Sequence[Mapping[str, Any]]) -> Measured:
-    """Return the line about workers that were bypassed though nothing disturbed them."""
-    found = Ratio(tuple(float(one["false_alarms"]) for one in runs))
-    return Measured(f"{app}, no hogs: workers bypassed for nothing", "", "at most", 0.0, found)
-
-
-def detected(name: str, runs: Sequence[Mapping[str, Any]]) -> str:
-    """Return when the worker was found, in words."""
-    found = [one["detected_after_s"] for one in runs if one["detected_after_s"] is not None]
-    alarms = sum(one["false_alarms"] for one in runs)
-    if name == "without" or not found:
-        return f"{len(found)} of {len(runs)} found; {alarms} false alarms"
-    lead = median(one["lead_s"] for one in runs if one["lead_s"] is not None)
-    by = ", ".join(sorted({str(one["detected_by"]) for one in runs if one["detected_by"]}))
-    return (
-        f"found in {len(found)} of {len(runs)} runs, {median(found):.0f} s after the hogs began, {lead:+.0f} s before"
-        f" they were at full force, by {by}; {alarms} false alarms"
-    )
+def in_short(row: Mapping[str, Any]) -> str:
+    """Return what a run came to, on one line."""
+    stretch, detected_s = row["stretches"][f"{row['from_s']:g}"], row["detected_after_s"]
+    found = "nobody found" if detected_s is None else f"found after {detected_s:.0f} s"
+    p95_ms = float("nan") if stretch["p95_ms"] is None else stretch["p95_ms"]
+    return f"{stretch['events_per_s']:,.0f} events/s, p95 {p95_ms:,.0f} ms, {found}, {row['false_alarms']} false alarms"
 
 
 def evaluate_often(table: MachineTable, network: IdrnnSettings, repeats: int) -> list[list[Score]]:

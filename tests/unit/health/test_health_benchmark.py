@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+import json
+from itertools import pairwise, product
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,10 +13,14 @@ from benchmark_modules import BENCHMARKS, benchmark_module
 from worker_tables import interfered
 
 from foretide.errors import ForecastError
+from foretide.events import Event
 from foretide.health.models import IdrnnSettings, train_model
+from foretide.latency import LatencyHistogram
 
 baselines = benchmark_module("_health_baselines")
 evaluation = benchmark_module("_health_evaluation")
+bypasses = benchmark_module("_health_bypass")
+gains = benchmark_module("_health_gains")
 health = benchmark_module("health")
 hogs = benchmark_module("_hogs")
 runs = benchmark_module("_health_runs")
@@ -71,15 +78,79 @@ def test_i5_evaluation_covers_methods_periods_and_targets() -> None:
         evaluation.evaluate(interfered(3), models=models)
 
 
-def test_what_a_run_with_bypass_gained_is_told() -> None:
-    one = {"before": {"p95_ms": 100.0, "events_per_s": 50.0}, "after": {"p95_ms": 110.0, "events_per_s": 50.0}}
-    one |= {"detected_after_s": 12.0, "lead_s": 48.0, "detected_by": "peers", "false_alarms": 0}
-    bad = one | {"after": {"p95_ms": 400.0, "events_per_s": 40.0}, "detected_after_s": None, "lead_s": None}
-    lines = health.gained("url-count", {"with": [one, one], "without": [bad, bad]})
+def ran(p95_ms: float | None, events_per_s: float = 50.0, **other: Any) -> dict[str, Any]:
+    """Return a run whose figures from 70 s after the hogs on are these, and that was no use before."""
+    stretches = {"60": {"p95_ms": 9e9, "events_per_s": 0.0}, "70": {"p95_ms": p95_ms, "events_per_s": events_per_s}}
+    found = {"detected_after_s": None, "lead_s": None, "detected_by": None, "false_alarms": 0, "seconds": 720.0}
+    return {"from_s": 60.0, "stretches": stretches, **found, **other}
+
+
+def test_bypass_is_compared_with_the_run_without_hogs_from_detection_on() -> None:
+    bypassed = ran(110.0, 49.0, from_s=70.0, detected_after_s=52.0, lead_s=8.0, detected_by="peers")
+    runs = {"with": [bypassed] * 2, "without": [ran(400.0, 40.0), ran(None, 0.0)], "calm": [ran(100.0)] * 2}
+    lines = gains.gained("url-count", runs)
+    assert [line.ratio.pairs for line in lines] == [(1.1, 1.1), (0.98, 0.98), (4.0,), (0.8, 0.0)]
     assert [line.reached for line in lines] == [True, True, True, True]
-    assert "12 s after the hogs began, +48 s before" in lines[0].note
-    assert health.false_alarms("url-count", [one, one]).reached
-    assert not health.false_alarms("url-count", [one, one | {"false_alarms": 1}]).reached
+    assert lines[0].note == "found in 2 of 2 runs; 0 others bypassed"
+    table = gains.detections({"url-count": runs})
+    assert table.rows == [["url-count", "2 of 2", "+52", "+8", "peers"]]
+    assert gains.detections({"url-count": runs | {"with": runs["without"]}}).rows[0][1] == "0 of 2"
+
+
+def test_whoever_is_bypassed_without_hogs_is_a_false_alarm() -> None:
+    line = gains.false_alarms("url-count", [ran(100.0)] * 5)
+    assert line.reached and "60 min without hogs" in line.what
+    found = gains.false_alarms("url-count", [*[ran(100.0)] * 3, ran(100.0, false_alarms=1), ran(100.0)])
+    assert (found.reached, found.ratio.pairs) == (False, (1.0,) * 5)
+
+
+def event(at_s: float, worker: str) -> Event:
+    return Event(at_s, "health.bypassed", "slow", "warning", {"worker": worker, "policy": "peers"})
+
+
+def batch(at_s: float, latency_s: float, rows: int) -> Any:
+    latency = LatencyHistogram()
+    latency.add([latency_s], [rows])
+    return SimpleNamespace(started_at_s=at_s, latency=latency)
+
+
+def test_a_worker_counts_as_found_once_it_is_bypassed_and_those_in_its_place_are_hogged_too() -> None:
+    plan = bypasses.BypassPlan("url-count", {})
+    before, found, again, other = event(900.0, "2"), event(1052.0, "2"), event(1150.0, "4"), event(1160.0, "1")
+    row = bypasses.outcome(plan, "with", "2", 1000.0, [], [before, found, again, other])
+    # What piled up until ten seconds after detection is apart.
+    assert (row["detected_after_s"], row["lead_s"], row["from_s"]) == (52.0, 8.0, 70.0)
+    assert (row["detected_by"], row["false_alarms"]) == ("peers", 2)
+    advised = bypasses.outcome(plan, "without", "2", 1000.0, [], [found])
+    assert (advised["detected_after_s"], advised["from_s"]) == (52.0, 60.0)
+    calm = bypasses.outcome(plan, "calm", None, 1000.0, [], [found, other])
+    assert (calm["detected_after_s"], calm["false_alarms"], calm["seconds"]) == (None, 2, 720.0)
+    late = bypasses.outcome(plan, "with", "2", 1000.0, [], [event(1178.0, "2")])
+    assert late["from_s"] == 170.0
+
+
+def test_figures_are_those_of_the_batches_that_began_in_a_stretch() -> None:
+    plan = bypasses.BypassPlan("url-count", {})
+    batches = [batch(1005.0, 1.0, 300), batch(1175.0, 0.1, 20), batch(1181.0, 9.0, 999)]
+    row = bypasses.outcome(plan, "calm", None, 1000.0, batches, [])
+    assert row["stretches"]["0"]["events_per_s"] == pytest.approx(320 / 180)
+    assert row["stretches"]["170"]["events_per_s"] == pytest.approx(2.0)
+    assert row["stretches"]["170"]["p95_ms"] == pytest.approx(100.0, rel=0.1)
+    assert row["stretches"]["60"]["p95_ms"] < 200 < row["stretches"]["0"]["p95_ms"]
+    assert list(map(float, row["stretches"])) == [10.0 * number for number in range(18)]
+
+
+def test_five_calm_runs_are_an_hour_and_settings_tell_runs_apart() -> None:
+    plans = [
+        health.plan_of(app, by, quick=quick)
+        for app, by, quick in product(health.RECORDING, ("linear", "idrnn"), (False, True))
+    ]
+    assert len({json.dumps(plan.settings) for plan in plans}) == 6  # a short run is judged by peers, whatever is asked
+    for plan in plans:
+        assert json.loads(json.dumps(plan.settings)) == plan.settings
+    whole = [plan for plan in plans if plan.by != "peers"]
+    assert {health.REPEATS * (plan.before_s + plan.hogged_s + plan.calm_s) for plan in whole} == {3600.0}
+    assert all({kind for kind, _ in plan.hogs} == set(hogs.HOGS) for plan in plans)
 
 
 def test_saved_samples_are_those_that_are_loaded(tmp_path) -> None:
