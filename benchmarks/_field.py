@@ -17,9 +17,11 @@ from pathlib import Path
 import psutil
 import pyspark
 
+from _flink import KAFKA_CONNECTOR
 from _harness import ROOT, progress
 from foretide.apps.twitter_detection import DETECTORS
-from kafka import OTHER_CONNECTOR, Connector
+from foretide.kafka import KafkaError, fetch
+from kafka import OTHER_CONNECTORS, Connector
 
 __all__ = ["FORETIDE", "SYSTEMS", "Job", "System", "UnavailableError", "start"]
 
@@ -50,8 +52,8 @@ class System:
         What it promises about events, as it is run here.
     prepared : tuple of str
         What makes its folder ready, once before it is first started.
-    with_connector : bool
-        Whether it needs Spark's connector for Kafka.
+    connector : str
+        Whose connector for Kafka it needs: "spark", "flink", or none.
     """
 
     name: str
@@ -60,7 +62,7 @@ class System:
     rescaled: str
     guarantee: str
     prepared: tuple[str, ...] = ()
-    with_connector: bool = False
+    connector: str = ""
 
     def python(self) -> Path:
         """Return its Python, in an environment that is made where it is missing."""
@@ -80,12 +82,16 @@ class System:
 
     def jars(self) -> str:
         """Return the jars that it needs besides."""
-        if not self.with_connector:
+        if not self.connector:
             return ""
-        found = Connector.found([pyspark.__version__, OTHER_CONNECTOR])
-        if not found.jars:
+        try:
+            flinks = fetch([KAFKA_CONNECTOR]) if self.connector == "flink" else []
+        except KafkaError as error:
+            raise UnavailableError(f"{self.name}: {error}") from error
+        found = flinks or Connector.found([pyspark.__version__, *OTHER_CONNECTORS]).jars
+        if not found:
             raise UnavailableError(f"{self.name}: expected Spark's connector for Kafka, and got none")
-        return ",".join(map(str, found.jars))
+        return ",".join(map(str, found))
 
 
 FORETIDE = System("Foretide", (), ("{python}", "foretide_job.py", "{folder}", "{workers}"), "told", "exactly once")
@@ -97,7 +103,15 @@ SYSTEMS = (
         ("{python}", "pyspark_job.py", "{workers}"),
         "restart",
         "at least once",
-        with_connector=True,
+        connector="spark",
+    ),
+    System(
+        "PyFlink",
+        ("apache-flink==2.3.*",),
+        ("{python}", "pyflink_job.py", "{workers}"),
+        "restart",
+        "exactly once",
+        connector="flink",
     ),
     System(
         "Bytewax",
@@ -132,7 +146,8 @@ class Job:
         self._environment = {**os.environ, "FIELD_KAFKA": kafka, "FIELD_STATE": str(self._state)}
         self._environment |= {"FIELD_JARS": system.jars(), "FIELD_KEYWORDS": str(folder / "keywords.json")}
         if system.packages:
-            self._environment.pop("PYTHONPATH", None)
+            # Processes that a system starts find the operators, and nothing of ours.
+            self._environment["PYTHONPATH"] = str(JOBS)
         self._make_folder()
         self._begin(workers)
 

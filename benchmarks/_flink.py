@@ -21,7 +21,17 @@ from numpy.typing import NDArray
 from _streams import scratch
 from foretide.kafka.jars import fetch
 
-__all__ = ["LIVE_JOB", "Cluster", "WarmJobs", "calls", "find_python", "kafka_arguments", "kafka_job", "start_cluster"]
+__all__ = [
+    "KAFKA_CONNECTOR",
+    "LIVE_JOB",
+    "Cluster",
+    "WarmJobs",
+    "calls",
+    "find_python",
+    "kafka_arguments",
+    "kafka_job",
+    "start_cluster",
+]
 
 ROOT = Path(__file__).resolve().parents[1]
 JOB = ROOT / "benchmarks" / "flink_job.py"

@@ -1,9 +1,10 @@
-"""The field side by side: the Twitter detection from Kafka to Kafka on Foretide, plain PySpark, Bytewax, Quix, Pathway.
+"""The field side by side: the Twitter detection from Kafka to Kafka on Foretide and on five other systems.
 
-The same events, the same four Python operators, the same broker, two workers, each system in an environment of its own
-that this script makes. Systems that take events one by one run the operators on one event, Foretide and Spark on Arrow
-batches: each as its own guide would have it, and each with a folder to recover from that is made anew for every job. An
-event is there when a consumer that reads what is committed has it.
+Those are plain PySpark, PyFlink, Bytewax, Quix Streams and Pathway. The same events, the same four Python operators,
+the same broker, two workers, each system in an environment of its own that this script makes. Systems that take events
+one by one run the operators on one event, Foretide, Spark and Flink on batches: each as its own guide would have it, and
+each with a folder to recover from that is made anew for every job. An event is there when a consumer that reads what is
+committed has it.
 
 - Throughput: a topic that is full; events at the sink per second of CPU that all processes of the system used.
 - Latency: events at an even rate, from when each was sent to when it is there; memory meanwhile.
@@ -295,8 +296,9 @@ def write(kept: Sequence[Mapping[str, Any]], options: Options) -> None:
     intro = (
         f"The Twitter detection from Kafka to Kafka, {WORKERS} workers each, all figures as a consumer sees them that"
         " reads what is committed. Others were set up by their own guides: all operators in one call for plain PySpark,"
-        " on Arrow batches of up to 100,000 rows; batches of 1,000 messages for Bytewax, transactions every 50 ms for"
-        f" Quix Streams, commits every 10 ms for Pathway.{failures(rows)} {provenance(kept)}"
+        " on Arrow batches of up to 100,000 rows, and for PyFlink, with a checkpoint every 200 ms; batches of 1,000"
+        " messages for Bytewax, transactions every 50 ms for Quix"
+        f" Streams, commits every 10 ms for Pathway.{failures(rows)} {provenance(kept)}"
     )
     table = Table(about, ["system", "promise", *columns], cells)
     packages = ["pyspark", "confluent-kafka"]

@@ -43,7 +43,7 @@ SCHEMA = "id long, text string, price double"
 _TIMEOUT_S = 600.0
 ARTIFACT = "spark-sql-kafka-0-10_2.13"
 #: The version of the connector that is taken where that of the installed PySpark cannot be had.
-OTHER_CONNECTOR = "4.2.0"
+OTHER_CONNECTORS = ("4.2.0",)
 #: How Spark's sink sends: as Foretide's producers do, with batches as large as the client may make them.
 SENDING = {
     "kafka.linger.ms": "5",
@@ -224,7 +224,7 @@ class Connector:
 
 def main() -> None:
     own = argparse.ArgumentParser(add_help=False)
-    own.add_argument("--connector", help=f"version of Spark's connector (that of PySpark, or {OTHER_CONNECTOR})")
+    own.add_argument("--connector", help=f"version of Spark's connector (that of PySpark, or {OTHER_CONNECTORS[0]})")
     own.add_argument("--jars", type=Path, help="a folder with the connector's jars, instead of fetching them")
     given, _ = own.parse_known_args()
     options = parse_options(__doc__, own=[own])
@@ -236,7 +236,8 @@ def main() -> None:
     elif options.smoke:  # the shortest run does without plain PySpark, whose connector would have to be fetched
         spark_kafka = Connector()
     else:
-        spark_kafka = Connector.found([given.connector] if given.connector else [pyspark.__version__, OTHER_CONNECTOR])
+        usual = (pyspark.__version__, *OTHER_CONNECTORS)
+        spark_kafka = Connector.found([given.connector] if given.connector else usual)
     jars = ",".join(map(str, spark_kafka.jars))
     with scratch() as path, Broker(path / "broker", port=0, heap_mb=768) as broker:
         source = "orders"
