@@ -3,8 +3,8 @@
 Those are plain PySpark, PyFlink, Bytewax, Quix Streams and Pathway. The same events, the same four Python operators,
 the same broker, two workers, each system in an environment of its own that this script makes. Systems that take events
 one by one run the operators on one event, Foretide, Spark and Flink on batches: each as its own guide would have it,
-and each with a folder to recover from that is made anew for every job. An event is there when a consumer that reads what is
-committed has it.
+and each with a folder to recover from that is made anew for every job. An event is there when a consumer that reads
+what is committed has it.
 
 - Throughput: a topic that is full; events at the sink per second of CPU that all processes of the system used.
 - Latency: events at an even rate, from when each was sent to when it is there; memory meanwhile.
