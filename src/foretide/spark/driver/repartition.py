@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from foretide.compile.stages import StageGraph
 from foretide.errors import ConfigError, ForetideError
-from foretide.spark.batches.checkpoint_files import last_batch, quick_checkpoint_files
+from foretide.spark.batches.checkpoint_files import checkpoint_location, last_batch, quick_checkpoint_files
 from foretide.spark.batches.state_settings import PARTITIONS_SETTING
 from foretide.spark.errors import CheckpointError, cause_of
 from foretide.state.ledger import other_partitions
@@ -35,8 +35,19 @@ _DIGEST = (
 )
 
 
-def check_partitions(graph: StageGraph, workspace: Workspace) -> None:
-    """Refuse operators that declare other partitions than Spark's checkpoint has of their state.
+def check_partitions(graph: StageGraph, workspace: Workspace, spark: SparkSession, given: str = "") -> None:
+    """Refuse operators that declare other partitions than Spark's checkpoint has of their state, wherever that is.
+
+    Parameters
+    ----------
+    graph : StageGraph
+        What is to run.
+    workspace : Workspace
+        Where.
+    spark : SparkSession
+        What reads checkpoints that are on no disk.
+    given : str
+        Where checkpoints are, if they are apart from the run.
 
     Raises
     ------
@@ -44,13 +55,26 @@ def check_partitions(graph: StageGraph, workspace: Workspace) -> None:
         Naming the number, and the command that changes it.
     """
     for stage in graph.stages:
-        finish_exchange(workspace.checkpoint(stage.id))
+        own = workspace.checkpoint(stage.id)
+        finish_exchange(own)
         for operator in stage.operators:
             wanted = operator.options.get("state_partitions")
-            if wanted is not None and operator.on_frames and operator.stateful:
-                found = _partitions(workspace.checkpoint(stage.id))
-                if found not in (None, wanted):
-                    raise other_partitions(workspace.root, operator.id, int(found), int(wanted))
+            if wanted is None or not operator.on_frames or not operator.stateful:
+                continue
+            location = checkpoint_location(workspace, stage.id, given)
+            path = Path(location.removeprefix("file://")) if location.startswith("file://") else None
+            found = _partitions_of(_last_offsets(spark, location)) if path is None else _partitions(path)
+            if found in (None, wanted):
+                continue
+            if path == own:
+                raise other_partitions(workspace.root, operator.id, int(found), int(wanted))
+            raise ConfigError(
+                f"state of operator {operator.id!r}",
+                expected=f"as many partitions as its state has, {found}",
+                got=wanted,
+                remedy=f"write state_partitions={found}, or start a run of its own (--fresh, or another directory): "
+                f"Spark cannot divide a checkpoint in {location}",
+            )
 
 
 def repartition_checkpoint(
@@ -156,9 +180,34 @@ def _partitions(checkpoint: Path) -> int | None:
     last = last_batch(checkpoint / "offsets")
     if last is None:
         return None
-    _, metadata, *_ = (checkpoint / "offsets" / str(last)).read_text(encoding="utf-8").splitlines()
+    return _partitions_of((checkpoint / "offsets" / str(last)).read_text(encoding="utf-8"))
+
+
+def _partitions_of(offsets: str | None) -> int | None:
+    """Return how many partitions a state has, by the text that Spark wrote before a batch."""
+    if offsets is None:
+        return None
+    _, metadata, *_ = offsets.splitlines()
     found = json.loads(metadata)["conf"].get(PARTITIONS_SETTING)
     return None if found is None else int(found)
+
+
+def _last_offsets(spark: SparkSession, location: str) -> str | None:
+    """Return what Spark wrote before the last batch of a checkpoint that is on no disk; None where it has none."""
+    jvm: Any = spark.sparkContext._jvm
+    path = jvm.org.apache.hadoop.fs.Path(f"{location}/offsets")
+    files = path.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())
+    if not files.exists(path):
+        return None
+    names = [str(status.getPath().getName()) for status in files.listStatus(path)]
+    batches = [int(name) for name in names if name.isdecimal()]
+    if not batches:
+        return None
+    stream = files.open(jvm.org.apache.hadoop.fs.Path(path, str(max(batches))))
+    try:
+        return str(jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+    finally:
+        stream.close()
 
 
 def _link(source: str, target: str) -> None:

@@ -98,7 +98,7 @@ class RunningTopology:
         self._reign = Reign(self._workspace.depot)
         claim_checkpoints(spark, self._workspace, self.settings.checkpoint)
         check_checkpoint(self.graph, self._workspace)
-        check_partitions(self.graph, self._workspace)
+        check_partitions(self.graph, self._workspace, spark, self.settings.checkpoint)
         self._runtime = RuntimeStore(self._workspace.runtime, self._workspace.depot if self._workspace.shared else None)
         self._runtime.restore()
         slots = sum(operator.replicas.maximum for operator in topology.operators)
