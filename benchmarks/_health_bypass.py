@@ -98,9 +98,9 @@ def _observe(running: Any, watch: Any, plan: BypassPlan, way: str) -> dict[str, 
     if victim is None:
         _wait(running, plan.hogged_s + plan.calm_s)
     else:
-        with _hogged(plan, victim) as confine:
+        with _hogged(plan, victim) as look_again:
             while time.time() < began_s + plan.hogged_s:
-                confine()
+                look_again()
                 _wait(running, min(_LOOK_AGAIN_S, max(0.0, began_s + plan.hogged_s - time.time())))
     events = [event for event in watch.events if event.kind.startswith(("health.", "model."))]
     return outcome(plan, way, victim, began_s, running.batches(), events)
@@ -150,18 +150,24 @@ def stretch_of(batches: Sequence[Any], first_s: float, last_s: float) -> dict[st
 
 @contextmanager
 def _hogged(plan: BypassPlan, victim: str) -> Iterator[Any]:
-    """Let hogs and a worker share a core; what is yielded confines whoever has come in its place since."""
+    """Let hogs and a worker share a core; what is yielded confines whoever has come in its place since.
 
-    def confine() -> None:
+    It raises where a hog has died.
+    """
+    hogs = [Hog(kind, plan.ramp_s, plan.hogged_s, count, _CORE) for kind, count in plan.hogs]
+
+    def look_again() -> None:
+        for hog in hogs:
+            hog.check()
         for executor in (victim, *_PLACES):
             with suppress(ConfigError):  # it has gone, or has not come
                 for pid in executor_processes(executor):
                     _keep_on_core(pid)
 
     with ExitStack() as stack:
-        for kind, count in plan.hogs:
-            stack.enter_context(Hog(kind, plan.ramp_s, plan.hogged_s, count, _CORE))
-        yield confine
+        for hog in hogs:
+            stack.enter_context(hog)
+        yield look_again
 
 
 def _is_hogged(worker: str, victim: str) -> bool:

@@ -84,8 +84,9 @@ def _disturb(running: Any, options: RecordingOptions) -> None:
     began = time.monotonic()
     for one in episodes(options.seconds, options.seed, options.scale) if options.hogs else ():
         running.wait(max(0.0, one.first_s - (time.monotonic() - began)))
-        with Hog(one.kind, one.full_s - one.first_s, one.last_s - one.first_s):
+        with Hog(one.kind, one.full_s - one.first_s, one.last_s - one.first_s) as hog:
             running.wait(max(0.0, one.last_s - (time.monotonic() - began)))
+            hog.check()
     running.wait(max(0.0, options.seconds - (time.monotonic() - began)))
 
 

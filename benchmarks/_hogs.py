@@ -14,6 +14,8 @@ from typing import Any, Self
 
 import numpy as np
 
+from foretide.errors import ConfigError
+
 __all__ = ["HOGS", "Episode", "Hog", "episodes"]
 
 _PERIOD_S = 0.1
@@ -69,13 +71,26 @@ class Hog:
     ) -> None:
         count = processes or (2 * (os.cpu_count() or 1) if kind == "cpu" else 1)
         context = multiprocessing.get_context("spawn")
-        given = (kind, ramp_s, seconds, core)
+        self._kind, given = kind, (kind, ramp_s, seconds, core)
         self._processes = [context.Process(target=_run, args=given, daemon=True) for _ in range(count)]
 
     def __enter__(self) -> Self:
         for process in self._processes:
             process.start()
         return self
+
+    def check(self) -> None:
+        """Raise where one of its processes did not come to its end: nobody was disturbed then, or less.
+
+        Raises
+        ------
+        ConfigError
+            With the exit status of the process.
+        """
+        for process in self._processes:
+            if process.exitcode:
+                got, remedy = f"one that ended with {process.exitcode}", "see its error above; memory may have run out"
+                raise ConfigError("hogs", expected=f"processes that take {self._kind!r}", got=got, remedy=remedy)
 
     def __exit__(self, *raised: object) -> None:
         for process in self._processes:

@@ -12,7 +12,7 @@ import pytest
 from benchmark_modules import BENCHMARKS, benchmark_module
 from worker_tables import interfered
 
-from foretide.errors import ForecastError
+from foretide.errors import ConfigError, ForecastError
 from foretide.events import Event
 from foretide.health.models import IdrnnSettings, train_model
 from foretide.latency import LatencyHistogram
@@ -59,6 +59,13 @@ def test_a_hog_works_until_it_is_told_to_end(kind: str) -> None:
     forces = iter((0.0, 0.5, 0.5, -1.0))
     hogs.HOGS[kind](lambda: next(forces))
     assert next(forces, None) is None
+
+
+def test_a_hog_that_died_is_no_hog() -> None:
+    with hogs.Hog("nothing of the kind", 0.0, 60.0, processes=1) as hog:
+        hog._processes[0].join(60.0)
+        with pytest.raises(ConfigError, match="expected processes that take 'nothing of the kind'"):
+            hog.check()
 
 
 def test_i5_support_vectors_are_tuned_to_the_series() -> None:
