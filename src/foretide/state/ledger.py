@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -286,8 +286,14 @@ def write_snapshots(home: str | Path, snapshots: Mapping[int, Snapshot], *, fsyn
 
 def read_snapshots(home: str | Path, operator: str) -> dict[int, Snapshot]:
     """Return the last snapshot of each partition that has one, of the state of an operator that is kept there."""
+    depot = open_depot(home)
+    folder = joined(depot.uri, SNAPSHOTS)
+
+    def here(snapshot: Snapshot) -> Snapshot:
+        # A run may have been moved or copied with all its files since.
+        return replace(snapshot, path=joined(folder, snapshot.path.rpartition("/")[2]))
 
     def made(entries: dict[str, Any]) -> dict[int, Snapshot]:
-        return {int(partition): Snapshot(**entry) for partition, entry in entries.items()}
+        return {int(partition): here(Snapshot(**entry)) for partition, entry in entries.items()}
 
-    return read_document(open_depot(home), SNAPSHOTS_FILE, operator, made) or {}
+    return read_document(depot, SNAPSHOTS_FILE, operator, made) or {}

@@ -234,3 +234,15 @@ def test_a_damaged_description_is_named(tmp_path: Path, monkeypatch: pytest.Monk
     damaged(tmp_path, lambda: Counting(tmp_path, timing=timing), file, "expected JSON")
     file.write_text(json.dumps(["other"]))
     damaged(tmp_path, lambda: Counting(tmp_path, timing=timing), file, "expected")
+
+
+def test_a_run_that_was_copied_to_another_place_reads_its_own_snapshots(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("foretide.state.ledger._LEAST_ROWS", 50)
+    counting = counted(tmp_path / "old")
+    shutil.copytree(tmp_path / "old" / "state", tmp_path / "new" / "state")
+    shutil.rmtree(tmp_path / "old")
+    assert found(tmp_path / "new") == expected()
+    there = Counting(tmp_path / "new", batch=counting.batch)
+    assert there.run([*KEYS, 101]) == dict.fromkeys(KEYS, 30) | {101: 1}
