@@ -175,16 +175,20 @@ def test_executors_that_are_too_different_to_tell_are_refused_by_what_spark_said
     assert f"got executor 1 on 10.0.0.5: {got}" in str(caught.value) and "--conf spark.archives=" in caught.value.remedy
 
 
-def test_who_it_was_is_found_behind_what_python_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_python_alone_is_told_of_it_is_those_on_which_tasks_failed(monkeypatch: pytest.MonkeyPatch) -> None:
     def look_around(*_: Any) -> list[Sight]:
-        try:
-            raise OSError(LOST)  # as py4j has it
-        except OSError:
-            raise RuntimeError("An exception was thrown:\nNo module named 'foretide'") from None  # as PySpark does
+        raise RuntimeError("An exception was thrown from the Python worker:\nNo module named 'foretide'")
 
+    def executor(id: str, host: str, failed: int) -> Any:
+        return SimpleNamespace(id=lambda: id, hostPort=lambda: f"{host}:4040", failedTasks=lambda: failed)
+
+    seen = [executor("driver", "here", 0), executor("0", "near", 0), executor("1", "far", 4)]
+    found = SimpleNamespace(size=lambda: len(seen), apply=lambda place: seen[place])
+    inner = SimpleNamespace(statusStore=lambda: SimpleNamespace(executorList=lambda active: found))
+    context = SimpleNamespace(master="yarn", _jsc=SimpleNamespace(sc=lambda: inner))
     monkeypatch.setattr(sharing, "look_around", look_around)
-    with pytest.raises(ConfigError, match=r"got executor 1 on 10\.0\.0\.5: No module named 'foretide';"):
-        check_executors(FAR, [])
+    with pytest.raises(ConfigError, match="got executor 1 on far: No module named 'foretide';"):
+        check_executors(SimpleNamespace(sparkContext=context), [])  # type: ignore[arg-type]
 
 
 def test_what_spark_fails_with_otherwise_stays_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -105,7 +105,7 @@ def check_executors(spark: SparkSession, places: Sequence[SharedPlace]) -> None:
     try:
         sights = look_around(spark, folders)
     except Exception as error:
-        if (refused := refused_by_versions(error)) is not None:
+        if (refused := refused_by_versions(spark, error)) is not None:
             raise refused from error
         raise
     check_versions(sights)

@@ -23,6 +23,8 @@ __all__ = ["Sight", "check_versions", "look_around", "refused_by_versions"]
 
 # How long a task stays, so that the others need workers, and executors, of their own.
 _STAY_S = 0.1
+# Spark takes note of tasks that failed a moment later.
+_NEWS_S = 2.0
 _PYTHON = platform.python_version()
 _REMEDY = (
     "install the same on the workers and say where by --conf spark.pyspark.python=..., or send it along: --conf "
@@ -86,10 +88,9 @@ def check_versions(sights: Iterable[Sight]) -> None:
         raise _refused("; ".join(f"executor {one}: Python {one.python}, Foretide {one.foretide}" for one in odd[:4]))
 
 
-def refused_by_versions(error: Exception) -> ConfigError | None:
+def refused_by_versions(spark: SparkSession, error: Exception) -> ConfigError | None:
     """Return what is to be said where executors are so different that they failed to tell; None where it was else."""
-    # PySpark raises what Python said in a worker alone; in which one is behind that.
-    text = "\n".join(str(one) for one in (error, error.__context__) if one is not None)
+    text = str(error)
     if found := _OTHER_PYTHON.search(text):
         got = f"Python {found[1]}"
     elif found := _CANNOT.search(text):
@@ -97,7 +98,20 @@ def refused_by_versions(error: Exception) -> ConfigError | None:
     else:
         return None
     where = _WHERE.search(text)
-    return _refused(f"executor {where[2]} on {where[1]}: {got}" if where else got)
+    found_on = [f"{where[2]} on {where[1]}"] if where else _failed_on(spark)
+    return _refused("; ".join(f"executor {one}: {got}" for one in found_on[:4]) or got)
+
+
+def _failed_on(spark: SparkSession) -> list[str]:
+    """Return the executors on which tasks failed: where Python failed in them, Spark's error does not say."""
+    store, deadline_s = spark.sparkContext._jsc.sc().statusStore(), time.monotonic() + _NEWS_S
+    while True:
+        listed = store.executorList(False)
+        known = [listed.apply(place) for place in range(listed.size())]
+        failed = [f"{one.id()} on {one.hostPort().rpartition(':')[0]}" for one in known if one.failedTasks()]
+        if failed or time.monotonic() > deadline_s:
+            return failed
+        time.sleep(_STAY_S)
 
 
 def _minor(version: str) -> list[str]:
