@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import re
 import subprocess
 import time
 import uuid
@@ -44,6 +45,8 @@ from foretide.kafka import Broker, Cluster
 WORKERS = 2
 RATES = (1_000, 5_000)
 START_S = 120.0
+#: How long events may take to come after the last was sent, until they count as lost.
+LATE_S = 90.0
 #: What a turn of the benchmark holds: all figures of a system.
 ALL = "figures"
 #: What stands for a figure of a system that could not be had here, and of one that failed at it.
@@ -196,10 +199,14 @@ class Field:
                 seen += consumer.read(30.0)
                 ended_s = time.time()
                 sent.stop()
-                seen += consumer.read(10.0)
+                # What only comes late is not lost.
+                while len({id for _, id, _ in seen}) < sent.events and time.time() < ended_s + LATE_S:
+                    seen += consumer.read(2.0)
+                seen += consumer.read(2.0)
             job.check()
             consumer.close()
-        found = {f"{name}_silence_s": silence([at for at, _, _ in seen], at_s, ended_s)}
+        came_s = [at for at, _, _ in seen]
+        found = {f"{name}_silence_s": silence(came_s, at_s, max([ended_s, *came_s]))}
         if name == "recovery":
             found |= missed([id for _, id, _ in seen], sent.events)
         return found
@@ -257,9 +264,10 @@ def missed(ids: Sequence[int], sent: int) -> dict[str, float]:
 
 
 def reason(error: BaseException, path: Path) -> str:
-    """Return why something failed: the last line of it, without the folders of this machine."""
+    """Return why something failed: the last error in its text, or its last line, without folders of this machine."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
-    return lines[-1].replace(str(path), "").replace(str(ROOT), "")[:300]
+    told = [line for line in lines if re.search(r"error|exception", line, re.IGNORECASE)] or lines
+    return told[-1].replace(str(path), "").replace(str(ROOT), "")[:300]
 
 
 def _kill_and_restart(job: Job) -> None:

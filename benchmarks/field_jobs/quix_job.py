@@ -21,7 +21,9 @@ def main() -> None:
         processing_guarantee="exactly-once",
         commit_interval=COMMIT_S,
         state_dir=os.environ["FIELD_STATE"],
-        producer_extra_config={"linger.ms": "5", "compression.type": "lz4"},
+        # What a process that was killed held is free again after seconds, not after a minute.
+        consumer_extra_config={"session.timeout.ms": 6_000},
+        producer_extra_config={"linger.ms": "5", "compression.type": "lz4", "transaction.timeout.ms": 10_000},
     )
     source = application.topic(SOURCE, value_deserializer="json")
     sink = application.topic(SINK, value_serializer="json")

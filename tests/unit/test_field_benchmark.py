@@ -91,6 +91,13 @@ def test_a_system_that_cannot_be_had_is_shown_as_skipped(
     assert [line.ratio.pairs for line in told["lines"]] == [(1.0, 1.0), (1.0, 1.0)]
 
 
+def test_a_failure_is_told_by_its_error(field: Any, tmp_path: Path) -> None:
+    text = f"Traceback\n  File {tmp_path}/job.py\nKafkaError: fenced\n[INFO] the other process goes on\n"
+    assert field.reason(RuntimeError(text), tmp_path) == "KafkaError: fenced"
+    assert field.reason(RuntimeError(f"no event in {tmp_path}/out\n"), tmp_path) == "no event in /out"
+    assert field.reason(TimeoutError(), tmp_path) == "TimeoutError"
+
+
 @pytest.mark.parametrize(("best", "failed"), [(max, 0.0), (min, math.inf)])
 def test_where_ours_fails_it_counts_as_worst(field: Any, best: Any, failed: float) -> None:
     rounds = {
