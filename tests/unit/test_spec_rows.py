@@ -145,6 +145,8 @@ def test_a_row_names_a_command_that_the_program_takes_or_says_that_there_is_none
     assert named - {""} <= {*PLANNERS, *FORECASTERS}
     for trace in filter(None, [given.get("trace"), *(given.get("traces") or ())]):
         assert load_trace(str(trace)).bin_s > 0
+    # What a run has recorded, and `foretide runs export latest --out history.csv` has written, is there for everybody.
+    assert (given.get("csv"), given.get("value")) in ((None, None), ([Path("history.csv")], ["events_per_second"]))
     assert given.get("health") in (None, *get_args(Judge))
     if line.startswith("foretide run "):
         assert line.split()[2] in APPS
