@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 import subprocess
 import sys
 import time
@@ -29,6 +30,7 @@ __all__ = [
     "Ratio",
     "Table",
     "broken_rules",
+    "code_of",
     "commit",
     "is_current",
     "machine_facts",
@@ -220,9 +222,22 @@ def commit() -> str:
     return f"{last}+changes" if changed else last
 
 
+def code_of(name: str) -> list[str]:
+    """Return the files of benchmarks that a benchmark runs: its script, what it imports, and jobs that it starts."""
+    texts = {path.stem: path.read_text(encoding="utf-8") for path in sorted(_HERE.glob("*.py"))}
+    found, left = set[str](), [name]
+    while left:
+        found.add(one := left.pop())
+        text = texts.get(one, "")
+        used = (other for other in texts if re.search(rf'^(from|import) {other}\b|"{other}\.py"', text, re.MULTILINE))
+        left += [other for other in used if other not in found]
+    jobs = ["field_jobs"] if any(re.search(r'/\s"field_jobs"', texts.get(one, "")) for one in found) else []
+    return [*(f"{one}.py" for one in sorted(found)), *jobs]
+
+
 def is_current(found: Mapping[str, Any]) -> bool:
     """Return whether nothing that a result depends on was changed since it was measured."""
-    code = ("../src", "../examples", "_*.py", f"{found['name']}.py")
+    code = ("../src", "../examples", *code_of(found["name"]))
     try:
         # Fails for a commit that is not known, or that others were laid on before they were kept.
         return not _git("diff", "--name-only", f"{found['commit']}..HEAD", "--", *code)

@@ -52,9 +52,15 @@ def test_facts_do_not_name_the_host(report: ModuleType, tmp_path: Path) -> None:
 @pytest.fixture
 def repository(report: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a repository with one commit, whose benchmarks are those that the reports know."""
-    for name in ("benchmarks/speed.py", "benchmarks/other.py", "src/package.py", "docs/page.md"):
+    texts = {
+        "benchmarks/speed.py": "from _shared import x\n",
+        "benchmarks/_shared.py": 'import _deeper\nJOB = "a_job.py"\n',
+        **dict.fromkeys(("benchmarks/_deeper.py", "benchmarks/a_job.py", "benchmarks/_unused.py"), "first\n"),
+        **dict.fromkeys(("benchmarks/other.py", "src/package.py", "docs/page.md"), "first\n"),
+    }
+    for name, text in texts.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text("first\n")
+        (tmp_path / name).write_text(text)
     git(tmp_path, "init", "-q")
     commit_all(tmp_path)
     monkeypatch.setattr(report, "_HERE", tmp_path / "benchmarks")
@@ -72,7 +78,11 @@ def commit_all(folder: Path) -> None:
 
 @pytest.mark.parametrize(
     ("changed", "current"),
-    [("docs/page.md", True), ("benchmarks/other.py", True), ("benchmarks/speed.py", False), ("src/package.py", False)],
+    [
+        *((name, True) for name in ("docs/page.md", "benchmarks/other.py", "benchmarks/_unused.py")),
+        *((f"benchmarks/{name}.py", False) for name in ("speed", "_shared", "_deeper", "a_job")),
+        ("src/package.py", False),
+    ],
 )
 def test_a_result_holds_until_its_code_changes(
     report: ModuleType, repository: Path, changed: str, current: bool
@@ -81,6 +91,12 @@ def test_a_result_holds_until_its_code_changes(
     (repository / changed).write_text("second\n")
     commit_all(repository)
     assert report.is_current(found) is current
+
+
+def test_code_of_a_benchmark_is_what_it_runs(report: ModuleType) -> None:
+    assert {"_flink.py", "flink_keyed_job.py", "keyed_state.py", "rescale_gap.py"} <= set(report.code_of("keyed_flink"))
+    assert {"_field.py", "kafka.py", "field_jobs"} <= set(report.code_of("field"))
+    assert not {"_health_runs.py", "field_jobs"} & set(report.code_of("throughput"))
 
 
 @pytest.mark.parametrize("commit", ["unknown", "1234567", "HEAD+changes"])
