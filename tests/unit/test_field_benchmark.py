@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import math
 import sys
@@ -12,8 +13,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
 from benchmark_modules import BENCHMARKS, benchmark_module
+
+from foretide.apps.twitter_detection import DETECTORS
+from foretide.traces.payloads import payload
 
 
 @pytest.fixture
@@ -172,3 +177,23 @@ def test_every_job_of_the_field_belongs_to_a_system(systems: Any) -> None:
     words = " ".join(word for system in systems.SYSTEMS for word in system.command)
     jobs = [path.stem for path in (BENCHMARKS / "field_jobs").glob("*_job.py")]
     assert len(jobs) == len(systems.SYSTEMS) and all(job in words for job in jobs)
+
+
+def test_operators_on_one_event_find_what_ours_find_on_batches(
+    systems: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake = systems.System("fake", (), ("{python}", "-c", ""), "restart", "")
+    with systems.start(fake, "servers in out", tmp_path / "job", 1):
+        monkeypatch.setenv("FIELD_KEYWORDS", str(tmp_path / "job" / "keywords.json"))
+    spec = importlib.util.spec_from_file_location("field_operators", BENCHMARKS / "field_jobs" / "operators.py")
+    assert spec is not None and spec.loader is not None
+    operators = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(operators)
+    ours = payload("tweets")(np.arange(500)).select(["text"])
+    events: list[dict[str, Any]] = ours.to_pylist()
+    for _, operator in operators.operators():
+        events = [operator(event) for event in events]
+    for detector, _ in DETECTORS:
+        ours = detector(ours)
+    assert events == ours.to_pylist()
+    assert len({event["subcategory"] for event in events}) > 2
