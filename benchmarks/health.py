@@ -155,7 +155,7 @@ def bypass(by: str, options: Options, turns: Turns) -> dict[str, dict[str, list[
 def plan_of(app: str, by: str, *, quick: bool = False) -> BypassPlan:
     """Return how an application runs while bypass is tried; in a short run nobody waits for a model."""
     plan = BypassPlan(app, RECORDING[app], by=by)
-    return replace(plan, before_s=30.0, hogged_s=40.0, calm_s=10.0, ramp_s=10.0, by="peers") if quick else plan
+    return replace(plan, before_s=20.0, hogged_s=40.0, calm_s=0.0, ramp_s=10.0, by="peers") if quick else plan
 
 
 def in_short(row: Mapping[str, Any]) -> str:
