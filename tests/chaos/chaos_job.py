@@ -3,8 +3,9 @@
 Live, they are not counted, and go to one of the two.
 
 Its only argument is a file with its settings in JSON. Each start goes on in the same place; replicas change all the
-time. It ends when as many events are through as the file ``total`` says, and then writes the file ``done``. An error
-that ends it is written to the file that the settings name as ``ended``.
+time, by chance, and by a controller that reads what is recorded. It ends when as many events are through as the file
+``total`` says, and then writes the file ``done``. An error that ends it is written to the file that the settings name
+as ``ended``.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ import random
 import sys
 import threading
 import traceback
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from foretide.spark import EngineSettings, RunningTopology, create_session, start
+from foretide.spark.steering.sampling import Sampler
+from foretide.store import RunSpec, RunStore
 from foretide.topology import Topology, flow
 
 ROWS = 400
@@ -83,6 +87,18 @@ def is_through(running: RunningTopology, total: Path) -> bool:
     )
 
 
+@contextmanager
+def recorded(given: dict[str, Any], job: Topology, running: RunningTopology) -> Iterator[None]:
+    """Record what happens, as `foretide run` does, for a controller in another process."""
+    spec = RunSpec(topology=job, name=given["name"], td_s=1.0)
+    with (
+        RunStore(given["store"]) as store,
+        store.begin_run(spec) as recorder,
+        Sampler(running, recorder=recorder, events=recorder),
+    ):
+        yield
+
+
 def run(given: dict[str, Any]) -> None:
     """Run until all input is through."""
     root = Path(given["root"])
@@ -94,7 +110,7 @@ def run(given: dict[str, Any]) -> None:
     )
     stopped = threading.Event()
     job = topology(given)
-    with start(job, spark, given["path"], settings) as running:
+    with start(job, spark, given["path"], settings) as running, recorded(given, job, running):
         changes = threading.Thread(target=change_all_the_time, args=(running, job, stopped, given["seed"]), daemon=True)
         changes.start()
         while not is_through(running, root / "total"):

@@ -59,7 +59,7 @@ def one_run(seed: int, faults: int, kind: str) -> dict[str, Any]:
     except BrokenError as error:
         row["broken"] = in_short(str(error))
         (LOGS / str(seed)).mkdir(parents=True, exist_ok=True)
-        for log in root.glob("driver-*.log"):
+        for log in [*root.glob("driver-*.log"), *root.glob("controller-*.log")]:
             shutil.copy(log, LOGS / str(seed))
     finally:
         shutil.rmtree(root, ignore_errors=True)

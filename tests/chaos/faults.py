@@ -76,6 +76,16 @@ def pause_driver(scene: Scene, numbers: random.Random) -> bool:
     return _pause(scene.driver, numbers)
 
 
+def kill_controller(scene: Scene, numbers: random.Random) -> bool:
+    """Kill the controller; the run goes on with its last plan, and another controller starts."""
+    return _kill(scene.controller.process)
+
+
+def pause_controller(scene: Scene, numbers: random.Random) -> bool:
+    """Let the controller rest; what it goes on with then is old."""
+    return _pause(scene.controller.process, numbers)
+
+
 def start_second_driver(scene: Scene, numbers: random.Random) -> bool:
     """Start a second driver on the run; the first one has to give way."""
     scene.start_second_driver()
@@ -156,6 +166,8 @@ FAULTS: dict[str, tuple[int, Fault]] = {
     "executor paused": (6, pause_executor),
     "driver killed": (4, kill_driver),
     "driver paused": (6, pause_driver),
+    "controller killed": (5, kill_controller),
+    "controller paused": (5, pause_controller),
     "second driver": (3, start_second_driver),
     "broker killed": (4, kill_broker),
     "broker paused": (6, pause_broker),

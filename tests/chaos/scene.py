@@ -19,6 +19,7 @@ from typing import Any, Self, TypeAlias
 
 import psutil
 from confluent_kafka import Producer
+from controller import SteeringProcess
 from faulty_proxy import FaultyProxy
 from postgres_server import PostgresServer
 from run_processes import command_of, python_workers
@@ -96,8 +97,10 @@ class Scene:
         for topic in ("events", "results"):
             Topics(self.broker).cluster.ensure_topic(topic, PARTITIONS)
         self.database.ask("CREATE SCHEMA chaos")
+        self.controller = SteeringProcess(self.root, self._path, self._environment())
         self.start_driver()
         stack.callback(self._end_driver)
+        stack.callback(self.controller.end)
         self._feeding = threading.Thread(target=self._feed, daemon=True)
         self._feeding.start()
         stack.callback(self._stopped.set)
@@ -112,10 +115,11 @@ class Scene:
         """Start the driver program, which goes on where the last one was."""
         self.starts += 1
         given = self.root / "settings.json"
-        path = "s3://runs/chaos" if self._in_s3 else str(self.disk / "run")
         settings = {
             "root": str(self.root),
-            "path": path,
+            "path": self._path,
+            "store": str(self.controller.store),
+            "name": self._run,
             "checkpoint": str(self.disk / "checkpoints"),
             "master": "local-cluster[2,1,1024]",
             "seed": self._seed + self.starts,
@@ -136,6 +140,15 @@ class Scene:
                 env=self._environment(),
                 start_new_session=True,
             )
+
+    @property
+    def _path(self) -> str:
+        return "s3://runs/chaos" if self._in_s3 else str(self.disk / "run")
+
+    @property
+    def _run(self) -> str:
+        """What the present driver's run is called where it is recorded."""
+        return f"chaos-{self.starts}"
 
     @property
     def disk(self) -> Path:
@@ -189,11 +202,12 @@ class Scene:
         return psutil.Process(known.pid)
 
     def await_results(self) -> None:
-        """Wait until the first results are there."""
+        """Wait until the first results are there, and a controller."""
         self._wait(self._has_results, "the first results")
+        self._wait(lambda: self.controller.process is not None, "a controller")
 
     def check(self) -> None:
-        """Raise where the driver has ended by itself."""
+        """Raise where the driver or its controller has ended by itself; one that was killed is followed by another."""
         assert self._driver is not None
         self.processes()
         code = self._driver.poll()
@@ -207,6 +221,8 @@ class Scene:
             self.start_driver()
         elif code is not None and not self.is_done:
             raise BrokenError(f"the driver ended with {code}: {self.last_words()}")
+        if not self.is_done and (said := self.controller.tend(self._run)):
+            raise BrokenError(said)
         if self._failed:
             raise BrokenError(f"an event could not be sent: {self._failed[0]}")
 
@@ -271,7 +287,8 @@ class Scene:
             self._check_states(place, rows)
         if len({frozenset(Counter(rows).items()) for rows in found_in.values()}) > 1:
             raise BrokenError("topic and table have other rows")
-        return {"events": len(self._sent), "starts": self.starts}
+        steered = {"controllers": self.controller.starts, "plans": self.controller.plans()}
+        return {"events": len(self._sent), "starts": self.starts, **steered}
 
     def _check_states(self, place: str, rows: list[Row]) -> None:
         """Raise unless the events of each word are numbered without a gap or a repetition; live, none is."""

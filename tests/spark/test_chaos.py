@@ -13,3 +13,4 @@ def test_what_comes_out_is_what_went_in_though_things_go_wrong(kind: str, faults
     row = one_run(seed=7, faults=faults, kind=kind)
     assert "broken" not in row, row
     assert sum(row["faults"].values()) == faults and row["events"]
+    assert row["controllers"]
