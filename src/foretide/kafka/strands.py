@@ -202,13 +202,7 @@ class StrandReader:
         """Fence off whoever had the strand, and return the offsets that were committed."""
         library = confluent()
         producer, self._producer = self._producer, None
-        try:
-            producer.init_transactions(self._cluster.request_s * 2)
-        except library.KafkaException as error:
-            codes = library.KafkaError
-            if error.args[0].code() in {getattr(codes, name) for name in _UNSUPPORTED}:
-                raise TransactionsError(self._cluster.who, self._cluster.servers, reason(error)) from error
-            raise
+        _begin(self._cluster, producer)
         wanted = [library.TopicPartition(self.strand.topic, part) for part in self.strand.starts]
         found = self._consumer.committed(wanted, self._cluster.request_s)
         for place in found:
@@ -262,7 +256,23 @@ class StrandReader:
 
 
 def fence(cluster: Cluster, name: str, topic: str) -> None:
-    """Take a strand from whoever has it, by the id of its transactions, and leave it to the next one that takes it."""
-    cluster.retry(
-        lambda: cluster.transactional(name, topic, linger_ms=0).init_transactions(cluster.request_s * 2),
-    )
+    """Take a strand from whoever has it, by the id of its transactions, and leave it to the next one that takes it.
+
+    Raises
+    ------
+    TransactionsError
+        When the broker has no transactions, or does not let us have any.
+    """
+    cluster.retry(lambda: _begin(cluster, cluster.transactional(name, topic, linger_ms=0)))
+
+
+def _begin(cluster: Cluster, producer: Any) -> None:
+    """Take the id of a producer's transactions from whoever has it."""
+    library = confluent()
+    try:
+        producer.init_transactions(cluster.request_s * 2)
+    except library.KafkaException as error:
+        codes = library.KafkaError
+        if error.args[0].code() in {getattr(codes, name) for name in _UNSUPPORTED}:
+            raise TransactionsError(cluster.who, cluster.servers, reason(error)) from error
+        raise

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
+from confluent_kafka.admin import AclBinding, AclOperation, AclPermissionType, ResourcePatternType, ResourceType
 from topics import Topics
 from waiting import wait_for
 
 from foretide.kafka import Broker, DataLossError, TopicError
+from foretide.kafka.errors import TransactionsError
 from foretide.kafka.strands import Strand, StrandLost, StrandReader, fence
 
 pytestmark = pytest.mark.kafka
@@ -145,3 +148,40 @@ def test_a_topic_that_is_not_there_is_named(topics: Topics) -> None:
         reader.take()
         wait_for(lambda: reader.poll(10, 0.1) is None)
     reader.close()
+
+
+BARRED = "barred-"
+
+
+@pytest.fixture
+def strict(tmp_path_factory: pytest.TempPathFactory, kafka: Broker) -> Iterator[Topics]:
+    """Return the topics of a broker that lets nobody have transactions under names that begin with `BARRED`."""
+    own = {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "allow.everyone.if.no.acl.found": "true",
+    }
+    with Broker(tmp_path_factory.mktemp("strict"), port=0, settings=own) as broker:
+        topics = Topics(broker)
+        who = ("User:*", "*", AclOperation.ALL, AclPermissionType.DENY)
+        rule = AclBinding(ResourceType.TRANSACTIONAL_ID, BARRED, ResourcePatternType.PREFIXED, *who)
+        [done] = topics.cluster.admin().create_acls([rule]).values()
+        done.result(30)
+        yield topics
+
+
+def test_a_broker_that_lets_us_have_no_transactions_is_told_with_what_to_do(strict: Topics) -> None:
+    copy = Copy(strict)
+    name = f"{BARRED}{copy.source}"
+    reader = copy.reader(name=name)
+    for refused in (reader.take, lambda: fence(strict.cluster, name, copy.source)):
+        with pytest.raises(TransactionsError) as caught:
+            refused()
+        said = str(caught.value)
+        assert said.startswith(f"test: expected transactions at {strict.cluster.servers}, got ")
+        assert "authorization failed" in said.lower() and "begin with 'foretide-'" in said
+    reader.close()
+    others = copy.reader()
+    others.take()
+    copy.commit(others, copy.poll(others, 10))
+    assert copy.ids() == list(range(10))
+    others.close()
