@@ -202,9 +202,9 @@ class Scene:
         return psutil.Process(known.pid)
 
     def await_results(self) -> None:
-        """Wait until the first results are there, and a controller."""
+        """Wait until the first results are there, and a controller has changed something."""
         self._wait(self._has_results, "the first results")
-        self._wait(lambda: self.controller.process is not None, "a controller")
+        self._wait(lambda: self.controller.plans() > 0, "the first plan")
 
     def check(self) -> None:
         """Raise where the driver or its controller has ended by itself; one that was killed is followed by another."""
