@@ -267,3 +267,41 @@ def test_the_command_ships_what_lies_beside_the_file_to_a_cluster(
     found = [key for file in out.rglob("*.parquet") for key in pq.read_table(file)["key"].to_pylist()]
     assert Counter(found) == Counter(key for key in keys if len(key) >= 4)
     assert "local-cluster[1,1,1024]: all input is through" in done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("example", ["fraud.py", "nexmark/queries.py:q4"])
+def test_the_command_runs_examples_with_state_steered(
+    tmp_path: Path, write_trace: Callable[..., str], example: str
+) -> None:
+    flags = [
+        "--trace",
+        write_trace(*[400] * 6),
+        "--rate-scale",
+        "1",
+        "--speed",
+        "1",
+        "--td",
+        "1",
+        "--policy",
+        "foretide",
+    ]
+    outside = ["--master", "local[2]", "--path", "run", "--store", "runs.db", "--json", "report.json"]
+    done = foretide("run", str(WORDCOUNT.parent / example), *flags, *outside, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert report["ending"] == "all input is through" and report["arrived"] == 2400
+    assert report["control"]["policy"] == "foretide"
+    with RunStore(tmp_path / "runs.db") as store:
+        [run] = store.runs()
+        assert len(list(store.run(run.id).decisions())) > 1
+    for operator, size in report["states"].items():
+        kept = foretide("state", "run", operator, "--limit", "100000", "--json", cwd=tmp_path)
+        rows = [json.loads(line) for line in kept.stdout.splitlines()]
+        # The report has what the last batch began with.
+        assert len(rows) >= size["keys"]
+        if operator == "fraud":
+            # Whatever its replicas were, each payment was counted once.
+            assert sum(row["n"] for row in rows) == report["operators"]["fraud"]["rows_in"] == 2400
+    assert set(report["states"]) == ({"fraud"} if example == "fraud.py" else {"winning", "average"})
+    assert max(size["keys"] for size in report["states"].values()) > 10
