@@ -23,7 +23,7 @@ from foretide.apps.twitter_detection import DETECTORS
 from foretide.kafka import KafkaError, fetch
 from kafka import OTHER_CONNECTORS, Connector
 
-__all__ = ["FORETIDE", "SYSTEMS", "Job", "System", "UnavailableError", "start"]
+__all__ = ["OURS", "SYSTEMS", "Job", "System", "UnavailableError", "start"]
 
 JOBS = ROOT / "benchmarks" / "field_jobs"
 ENVIRONMENTS = ROOT / ".venv-field"
@@ -94,9 +94,13 @@ class System:
         return ",".join(map(str, found))
 
 
-FORETIDE = System("Foretide", (), ("{python}", "foretide_job.py", "{folder}", "{workers}"), "told", "exactly once")
+_OURS = ("{python}", "foretide_job.py", "{folder}", "{workers}")
+OURS = (
+    System("Foretide", (), (*_OURS, "batches"), "told", "exactly once"),
+    System("Foretide live", (), (*_OURS, "live"), "told", "exactly once"),
+)
 SYSTEMS = (
-    FORETIDE,
+    *OURS,
     System(
         "plain PySpark",
         (),

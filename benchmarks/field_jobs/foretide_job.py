@@ -1,4 +1,7 @@
-"""The Twitter detection on Foretide, from Kafka to Kafka, exactly once. It is told replicas by its input."""
+"""The Twitter detection on Foretide, from Kafka to Kafka, exactly once, in batches or live.
+
+It is told replicas by its input.
+"""
 
 from __future__ import annotations
 
@@ -14,26 +17,32 @@ SERVERS, SOURCE, SINK = os.environ["FIELD_KAFKA"].split()
 SCHEMA = "id long, sent double, text string"
 
 
-def topology(replicas: int) -> Topology:
-    """Return the four operators between two topics; the first has all replicas, the others run in its tasks."""
+def topology() -> Topology:
+    """Return the four operators between two topics."""
     job = flow("field")
     stream = job.source("in", "kafka", servers=SERVERS, topic=SOURCE, schema=SCHEMA, starting="earliest")
-    for place, (detector, _) in enumerate(DETECTORS):
-        given = (1, 8, replicas) if place == 0 else 1
-        stream = stream.operator(detector.column, detector, mode="arrow", replicas=given)
+    for detector, _ in DETECTORS:
+        stream = stream.operator(detector.column, detector, mode="arrow", replicas=(1, 8))
     stream.sink("out", "kafka", servers=SERVERS, topic=SINK)
     return job.build()
 
 
+def tasks(count: int) -> dict[str, int]:
+    """Return replicas with which all operators run in so many tasks."""
+    first, *others = (detector.column for detector, _ in DETECTORS)
+    return {first: count, **dict.fromkeys(others, 0)}
+
+
 def main() -> None:
-    """Run until killed, in the folder that is given, with so many replicas."""
-    path, replicas = sys.argv[1], int(sys.argv[2])
+    """Run until killed, in the folder that is given, in so many tasks, which stay if it is to be live."""
+    path, count, way = sys.argv[1:]
     spark = create_session(f"local[{os.cpu_count()}]", "field")
-    with start(topology(replicas), spark, path, EngineSettings()) as running:
+    with start(topology(), spark, path, EngineSettings(live=way == "live")) as running:
+        running.change_replicas(tasks(int(count)))
 
         def listen() -> None:
             for line in sys.stdin:
-                running.change_replicas({DETECTORS[0][0].column: int(line)})
+                running.change_replicas(tasks(int(line)))
 
         threading.Thread(target=listen, daemon=True).start()
         running.wait()
