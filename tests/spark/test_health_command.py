@@ -20,8 +20,19 @@ pytestmark = pytest.mark.spark
 
 MAIN = "from foretide.cli import main; main()"
 WORKERS = 4
-# Three minutes do on a quiet machine; another may take as many times as long to start Spark and to train a network.
-PATIENCE_S = 840.0
+PATIENCE_S = 600.0
+# Steps of two seconds instead of five, so that there are enough of them sooner; and a network that is trained soon.
+SOONER = """
+[engine]
+features_every_s = 2.0
+
+[health.trainer]
+step_s = 2.0
+first_after_s = 44.0
+
+[health.trainer.network]
+epochs = 50
+"""
 
 
 def events(store: RunStore, kind: str) -> list[dict[str, Any]]:
@@ -38,8 +49,9 @@ def is_judged_by_model(store: RunStore) -> bool:
 @pytest.mark.slow
 def test_i6_the_command_records_features_and_what_a_model_thinks_of_workers(tmp_path: Path) -> None:
     pytest.importorskip("equinox")
+    (tmp_path / "sooner.toml").write_text(SOONER)
     flags = ["--set", "rate_scale=0.1", "--health", "idrnn", "--minutes", "15", "--store", "runs.db"]
-    command = [sys.executable, "-c", MAIN, "run", "url-count", *flags]
+    command = [sys.executable, "-c", MAIN, "run", "url-count", *flags, "--config", "sooner.toml"]
     with (tmp_path / "output.txt").open("w") as output, RunStore(tmp_path / "runs.db") as store:
         run = subprocess.Popen(command, cwd=tmp_path, stdout=output, stderr=subprocess.STDOUT)
         try:
@@ -50,7 +62,8 @@ def test_i6_the_command_records_features_and_what_a_model_thinks_of_workers(tmp_
             run.kill()
         assert status == 0, (tmp_path / "output.txt").read_text()
         judged = events(store, "health.judged")
-        assert WORKERS in {len(event["workers"]) for event in judged}
+        # Judged are those that had tasks of late, never one alone: there is nobody to compare it with.
+        assert all(2 <= len(event["workers"]) <= WORKERS for event in judged)
         # A model that the last value matches is turned down, and that is a decision too.
         assert [*events(store, "model.trained"), *events(store, "model.rejected")], judged
         worker = features(store, "worker")
