@@ -22,7 +22,7 @@ from foretide.control.steering import Steering
 from foretide.errors import ForetideError, MetricsError
 from foretide.events import EventLog
 from foretide.records import Measurement
-from foretide.store import RunStore, RuntimeStore
+from foretide.store import News, Resumed, RunStore, RuntimeStore
 from foretide.store.workspace import Workspace
 from foretide.topology import Topology
 
@@ -46,23 +46,26 @@ class StoredMetrics:
 
     def __init__(self, store: RunStore, run: str, history_s: float) -> None:
         self._store, self._run, self._history_s = store, run, history_s
-        self._since_s: float | None = None
+        self._seen: int | None = None
 
     def collect(self) -> Sequence[Measurement]:
         """Return the measurements since the last call, oldest first."""
         try:
-            found = self._read()
+            return self._read()
         except ForetideError as error:
             raise MetricsError(f"run {self._run!r}: its measurements cannot be read: {error}") from error
-        if found:
-            self._since_s = found[-1].ended_at_s
-        return found
 
     def _read(self) -> Sequence[Measurement]:
-        if self._since_s is not None:
-            return self._store.run(self._run).measurements(self._since_s)
-        resumed = self._store.resume(self._run, self._history_s)
-        return () if resumed is None else resumed.measurements
+        found: Resumed | News | None
+        if self._seen is None:
+            found = self._store.resume(self._run, self._history_s)
+        else:
+            # By row, not by time: a clock that was ahead for a while must not hide what comes after.
+            found = self._store.run(self._run).news(self._seen)
+        if found is None:
+            return ()
+        self._seen = found.seq
+        return found.measurements
 
 
 def detached_loop(

@@ -44,6 +44,8 @@ class Resumed:
         The last ones, oldest first, to prime a monitor with.
     cycle : int
         The number of the last cycle; 0 before the first.
+    seq : int
+        The row of the last measurement; 0 before the first. `RecordedRun.news` after it has those that come.
     """
 
     info: RunInfo
@@ -52,6 +54,7 @@ class Resumed:
     changed_at_s: Mapping[str, float]
     measurements: tuple[Measurement, ...]
     cycle: int
+    seq: int
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -189,14 +192,15 @@ class RecordedRun:
         with self._open() as connection:
             last_s = connection.rows(sql.LAST_TIME["measurements"], (self.id,))[0][0]
         since_s = _EVER if last_s is None else last_s - history_s
-        latest = self._rows("decisions", _EVER, 1)
+        latest, rows = self._rows("decisions", _EVER, 1), self._rows("measurements", since_s)
         return Resumed(
             info=self.info,
             plan=None if acted is None else acted.plan,
             replicas=replicas,
             changed_at_s=self._changes(),
-            measurements=tuple(self.measurements(since_s)),
+            measurements=tuple(measurement_of_row(row, self.info.layout) for row in rows),
             cycle=latest[0][2] if latest else 0,
+            seq=rows[-1][1] if rows else 0,
         )
 
     def _changes(self) -> dict[str, float]:
