@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import time
-import urllib.request
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
@@ -22,16 +21,16 @@ import psutil
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from _connector import OTHER, Connector
 from foretide.advise.learning import arrivals
 from foretide.commands.running.attach import launcher_path
 from foretide.eventlogs.application import LoggedApplication, read_application
 from foretide.eventlogs.files import find_logs
-from foretide.kafka.jars import cache_directory
 from foretide.sim.attached.curve import ArrivalCurve
 from foretide.sim.attached.latencies import Latencies
 from foretide.traces import load_trace
 
-__all__ = ["CORE_S", "Load", "Place", "Run", "connector", "load_turns", "run_job", "turns"]
+__all__ = ["CORE_S", "Load", "Place", "Run", "load_turns", "run_job", "turns"]
 
 ROOT = Path(__file__).resolve().parents[1]
 JOB = ROOT / "examples" / "plain_job.py"
@@ -40,31 +39,8 @@ WAIT_MS, ROUNDS = 2.5, 20
 CORE_S = WAIT_MS / 1000
 PARTS = 8
 _LIGHT = "-XX:TieredStopAtLevel=1"
-# Spark's connector to Kafka: that of 4.3 is not on Maven Central, the one before it runs with it.
-CONNECTOR = (
-    "org/apache/spark/spark-sql-kafka-0-10_2.13/4.2.0/spark-sql-kafka-0-10_2.13-4.2.0.jar",
-    "org/apache/spark/spark-token-provider-kafka-0-10_2.13/4.0.0/spark-token-provider-kafka-0-10_2.13-4.0.0.jar",
-    "org/apache/kafka/kafka-clients/3.9.0/kafka-clients-3.9.0.jar",
-    "org/apache/commons/commons-pool2/2.12.0/commons-pool2-2.12.0.jar",
-)
 # The rows of a batch, in its report.
 _ROWS = re.compile(rb'QueryProgressEvent".*?"numInputRows":(\d+)')
-MAVEN = "https://repo.maven.apache.org/maven2/"
-
-
-def connector() -> list[Path]:
-    """Return the jars of Spark's connector to Kafka, fetched once."""
-    folder = cache_directory() / "jars" / "spark-kafka-connector-4.2.0"
-    folder.mkdir(parents=True, exist_ok=True)
-    found = []
-    for name in CONNECTOR:
-        jar = folder / Path(name).name
-        if not jar.exists():
-            part = jar.with_suffix(".part")
-            urllib.request.urlretrieve(MAVEN + name, part)
-            part.rename(jar)
-        found.append(jar)
-    return found
 
 
 @dataclass(frozen=True)
@@ -174,7 +150,7 @@ def run_job(place: Place, load: Load, name: str, settings: Mapping[str, str], at
         "spark.storage.decommission.replicationReattemptInterval": "1s",
         # Tasks go to whoever is free: Kafka's partitions are near to nobody here.
         "spark.locality.wait": "0s",
-        **({"spark.jars": ",".join(map(str, connector()))} if place.broker else {}),
+        **({"spark.jars": ",".join(map(str, Connector.found([OTHER]).jars))} if place.broker else {}),
         **settings,
     }
     given = os.environ.get("PYSPARK_SUBMIT_ARGS", "").removesuffix("pyspark-shell")

@@ -17,11 +17,11 @@ from pathlib import Path
 import psutil
 import pyspark
 
+from _connector import OTHER, Connector
 from _flink import KAFKA_CONNECTOR
 from _harness import ROOT, progress
 from foretide.apps.twitter_detection import DETECTORS
 from foretide.kafka import KafkaError, fetch
-from kafka import OTHER_CONNECTORS, Connector
 
 __all__ = ["OURS", "SYSTEMS", "Job", "System", "UnavailableError", "start"]
 
@@ -88,7 +88,7 @@ class System:
             flinks = fetch([KAFKA_CONNECTOR]) if self.connector == "flink" else []
         except KafkaError as error:
             raise UnavailableError(f"{self.name}: {error}") from error
-        found = flinks or Connector.found([pyspark.__version__, *OTHER_CONNECTORS]).jars
+        found = flinks or Connector.found([pyspark.__version__, OTHER]).jars
         if not found:
             raise UnavailableError(f"{self.name}: expected Spark's connector for Kafka, and got none")
         return ",".join(map(str, found))

@@ -16,9 +16,8 @@ import argparse
 import json
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -30,9 +29,10 @@ from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
+from _connector import OTHER, Connector
 from _harness import OF_TURNS, Measured, alternate, between, parse_options, progress, report
 from _streams import Batches, fixed_batches, open_session, run_topology, scratch
-from foretide.kafka import Broker, Cluster, KafkaError, fetch
+from foretide.kafka import Broker, Cluster
 from foretide.spark.batches.ends import StageEnds
 from foretide.topology import Topology, flow
 
@@ -41,9 +41,6 @@ SLOTS = 2
 SKIPPED = 2
 SCHEMA = "id long, text string, price double"
 _TIMEOUT_S = 600.0
-ARTIFACT = "spark-sql-kafka-0-10_2.13"
-#: The version of the connector that is taken where that of the installed PySpark cannot be had.
-OTHER_CONNECTORS = ("4.2.0",)
 #: How Spark's sink sends: as Foretide's producers do, with batches as large as the client may make them.
 SENDING = {
     "kafka.linger.ms": "5",
@@ -183,48 +180,9 @@ def measure(
     }
 
 
-@dataclass(frozen=True)
-class Connector:
-    """Spark's connector for Kafka: its jars, of which the version is in their names; none where it cannot be had."""
-
-    jars: Sequence[Path] = ()
-
-    @classmethod
-    def found(cls, versions: Sequence[str]) -> Connector:
-        """Return the first of these versions that can be had; jars that Spark has by itself are left out."""
-        needed = ("spark-sql-kafka", "spark-token-provider-kafka", "kafka-clients", "commons-pool2")
-        for version in versions:
-            try:
-                jars = fetch([f"org.apache.spark:{ARTIFACT}:{version}"])
-            except KafkaError as error:
-                progress(f"  without the connector of {version}: {error}")
-            else:
-                return cls([jar for jar in jars if jar.name.startswith(needed)])
-        return cls()
-
-    @property
-    def version(self) -> str:
-        """The version of Spark that it belongs to; nothing where there is none."""
-        names = [jar.stem for jar in self.jars if jar.name.startswith(ARTIFACT)]
-        return names[0].removeprefix(f"{ARTIFACT}-") if names else ""
-
-    def against(self) -> str:
-        """Return what ours is compared with."""
-        which = f"with the connector of {self.version}, " if self.version else ""
-        return f"plain PySpark {which}from the same topic to the same kind of sink (at least once)"
-
-    def note(self, pyspark_version: str) -> str:
-        """Return which jars there were, and whether they are those of this PySpark."""
-        if not self.version:
-            return "Spark's connector: none."
-        names = ", ".join(sorted(jar.name for jar in self.jars))
-        other = f"; there is none of PySpark {pyspark_version} here" if self.version != pyspark_version else ""
-        return f"Spark's connector is that of {self.version}{other}: {names}."
-
-
 def main() -> None:
     own = argparse.ArgumentParser(add_help=False)
-    own.add_argument("--connector", help=f"version of Spark's connector (that of PySpark, or {OTHER_CONNECTORS[0]})")
+    own.add_argument("--connector", help=f"version of Spark's connector (that of PySpark, or {OTHER})")
     own.add_argument("--jars", type=Path, help="a folder with the connector's jars, instead of fetching them")
     given, _ = own.parse_known_args()
     options = parse_options(__doc__, own=[own])
@@ -236,8 +194,7 @@ def main() -> None:
     elif options.smoke:  # the shortest run does without plain PySpark, whose connector would have to be fetched
         spark_kafka = Connector()
     else:
-        usual = (pyspark.__version__, *OTHER_CONNECTORS)
-        spark_kafka = Connector.found([given.connector] if given.connector else usual)
+        spark_kafka = Connector.found([given.connector] if given.connector else [pyspark.__version__, OTHER])
     jars = ",".join(map(str, spark_kafka.jars))
     with scratch() as path, Broker(path / "broker", port=0, heap_mb=768) as broker:
         source = "orders"
