@@ -95,7 +95,7 @@ def test_a_result_holds_until_its_code_changes(
 
 def test_code_of_a_benchmark_is_what_it_runs(report: ModuleType) -> None:
     assert {"_flink.py", "flink_keyed_job.py", "keyed_state.py", "rescale_gap.py"} <= set(report.code_of("keyed_flink"))
-    assert {"_field.py", "kafka.py", "field_jobs"} <= set(report.code_of("field"))
+    assert {"_field.py", "_connector.py", "field_jobs"} <= set(report.code_of("field"))
     assert not {"_health_runs.py", "field_jobs"} & set(report.code_of("throughput"))
 
 
