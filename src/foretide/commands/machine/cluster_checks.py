@@ -58,11 +58,13 @@ def _unreachable(master: str) -> str:
 
 
 def _failed(error: Exception) -> Check:
+    from foretide.spark.pool.sight import other_python
+
     text = str(error)
     if re.search(r"No module named '?(foretide|pyspark|pyarrow)", text):
         return Check("executors", "fail", "their Python lacks Foretide or what it needs", _ENVIRONMENT)
-    if other := re.search(r"PYTHON_VERSION_MISMATCH\].*?version: ([\d.]*\d)", text):
-        return Check("executors", "fail", f"they have Python {other[1]}", f"here: {_PYTHON}; {_ENVIRONMENT}")
+    if other := other_python(text):
+        return Check("executors", "fail", f"they have Python {other}", f"here: {_PYTHON}; {_ENVIRONMENT}")
     found = next((line for line in text.splitlines() if "Caused by" in line or "Exception: " in line), text)
     return Check("executors", "fail", found.strip()[:300] or type(error).__name__, "see Spark's log on the workers")
 

@@ -19,7 +19,7 @@ from foretide.depot import is_remote, open_depot
 from foretide.errors import ConfigError, ForetideError
 from foretide.health.task_features import whoami
 
-__all__ = ["Sight", "check_versions", "look_around", "refused_by_versions"]
+__all__ = ["Sight", "check_versions", "look_around", "other_python", "refused_by_versions"]
 
 # How long a task stays, so that the others need workers, and executors, of their own.
 _STAY_S = 0.1
@@ -91,8 +91,8 @@ def check_versions(sights: Iterable[Sight]) -> None:
 def refused_by_versions(spark: SparkSession, error: Exception) -> ConfigError | None:
     """Return what is to be said where executors are so different that they failed to tell; None where it was else."""
     text = str(error)
-    if found := _OTHER_PYTHON.search(text):
-        got = f"Python {found[1]}"
+    if python := other_python(text):
+        got = f"Python {python}"
     elif found := _CANNOT.search(text):
         got = found[1].strip()
     else:
@@ -100,6 +100,16 @@ def refused_by_versions(spark: SparkSession, error: Exception) -> ConfigError | 
     where = _WHERE.search(text)
     found_on = [f"{where[2]} on {where[1]}"] if where else _failed_on(spark)
     return _refused("; ".join(f"executor {one}: {got}" for one in found_on[:4]) or got)
+
+
+def other_python(text: str) -> str:
+    """Return the version of Python of executors, where an error of Spark's says that it is another; else nothing.
+
+    >>> other_python("[PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.9 than that in driver: 3.11")
+    '3.9'
+    """
+    found = _OTHER_PYTHON.search(text)
+    return found[1] if found else ""
 
 
 def _failed_on(spark: SparkSession) -> list[str]:
