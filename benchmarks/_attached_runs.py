@@ -150,7 +150,7 @@ def run_job(place: Place, load: Load, name: str, settings: Mapping[str, str], at
         "spark.storage.decommission.replicationReattemptInterval": "1s",
         # Tasks go to whoever is free: Kafka's partitions are near to nobody here.
         "spark.locality.wait": "0s",
-        **({"spark.jars": ",".join(map(str, Connector.found([OTHER]).jars))} if place.broker else {}),
+        **({"spark.jars": ",".join(map(str, Connector.of(OTHER).jars))} if place.broker else {}),
         **settings,
     }
     given = os.environ.get("PYSPARK_SUBMIT_ARGS", "").removesuffix("pyspark-shell")

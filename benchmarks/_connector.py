@@ -9,10 +9,10 @@ from pathlib import Path
 from _harness import progress
 from foretide.kafka import KafkaError, fetch
 
-__all__ = ["ARTIFACT", "OTHER", "Connector"]
+__all__ = ["OTHER", "Connector"]
 
 _SPARK = "org.apache.spark"
-ARTIFACT = "spark-sql-kafka-0-10_2.13"
+_ARTIFACT = "spark-sql-kafka-0-10_2.13"
 #: The version that is taken where that of the installed PySpark is not on Maven Central.
 OTHER = "4.2.0"
 # What a version needs and is not there in that version, either.
@@ -26,23 +26,33 @@ class Connector:
     jars: Sequence[Path] = ()
 
     @classmethod
-    def found(cls, versions: Sequence[str]) -> Connector:
-        """Return the first of these versions that can be had; jars that Spark has by itself are left out."""
+    def of(cls, version: str) -> Connector:
+        """Return that of a version; jars that Spark has by itself are left out.
+
+        Raises
+        ------
+        KafkaError
+            When it cannot be had.
+        """
         needed = ("spark-sql-kafka", "spark-token-provider-kafka", "kafka-clients", "commons-pool2")
+        jars = fetch([f"{_SPARK}:{_ARTIFACT}:{version}", *_BESIDE.get(version, ())])
+        return cls([jar for jar in jars if jar.name.startswith(needed)])
+
+    @classmethod
+    def found(cls, versions: Sequence[str]) -> Connector:
+        """Return the first of these versions that can be had."""
         for version in versions:
             try:
-                jars = fetch([f"{_SPARK}:{ARTIFACT}:{version}", *_BESIDE.get(version, ())])
+                return cls.of(version)
             except KafkaError as error:
                 progress(f"  without the connector of {version}: {error}")
-            else:
-                return cls([jar for jar in jars if jar.name.startswith(needed)])
         return cls()
 
     @property
     def version(self) -> str:
         """The version of Spark that it belongs to; nothing where there is none."""
-        names = [jar.stem for jar in self.jars if jar.name.startswith(ARTIFACT)]
-        return names[0].removeprefix(f"{ARTIFACT}-") if names else ""
+        names = [jar.stem for jar in self.jars if jar.name.startswith(_ARTIFACT)]
+        return names[0].removeprefix(f"{_ARTIFACT}-") if names else ""
 
     def against(self) -> str:
         """Return what ours is compared with."""
