@@ -5,33 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
+from stores import TOPOLOGY, measurement_at
 
 from foretide.control.detached import StoredMetrics
-from foretide.records import Measurement
 from foretide.store import RunRecorder, RunSpec, RunStore
-from foretide.topology import Topology, flow
-
-
-def line() -> Topology:
-    job = flow("line")
-    job.source("in").operator("work", replicas=(1, 8))
-    return job.build()
-
-
-def second(ended_at_s: float) -> Measurement:
-    return Measurement(
-        layout=line().layout,
-        ended_at_s=ended_at_s,
-        duration_s=1.0,
-        arrived=np.array([10.0]),
-        passed=np.array([10.0]),
-        processed=np.array([10.0]),
-        queued=np.zeros(1),
-        busy_s=np.array([0.1]),
-        replicas=np.array([1]),
-    )
 
 
 @pytest.fixture
@@ -42,7 +20,7 @@ def store(tmp_path: Path) -> Iterator[RunStore]:
 
 @pytest.fixture
 def recorder(store: RunStore) -> Iterator[RunRecorder]:
-    with store.begin_run(RunSpec(topology=line())) as recorder:
+    with store.begin_run(RunSpec(topology=TOPOLOGY)) as recorder:
         yield recorder
 
 
@@ -54,33 +32,33 @@ def test_the_first_look_has_the_recent_past_and_later_ones_what_came_since(
     store: RunStore, recorder: RunRecorder
 ) -> None:
     metrics = StoredMetrics(store, recorder.id, history_s=3.0)
-    recorder.measured([second(float(at)) for at in range(1, 9)])
+    recorder.measured([measurement_at(float(at)) for at in range(1, 9)])
     store.flush()
     assert collected(metrics) == [6.0, 7.0, 8.0]
     assert collected(metrics) == []
-    recorder.measured([second(9.0)])
+    recorder.measured([measurement_at(9.0)])
     store.flush()
     assert collected(metrics) == [9.0]
 
 
 def test_a_clock_that_was_ahead_for_a_while_hides_nothing(store: RunStore, recorder: RunRecorder) -> None:
     metrics = StoredMetrics(store, recorder.id, history_s=60.0)
-    recorder.measured([second(1.0)])
+    recorder.measured([measurement_at(1.0)])
     store.flush()
     assert collected(metrics) == [1.0]
-    recorder.measured([second(602.0)])
+    recorder.measured([measurement_at(602.0)])
     store.flush()
     assert collected(metrics) == [602.0]
-    recorder.measured([second(3.0), second(4.0)])
+    recorder.measured([measurement_at(3.0), measurement_at(4.0)])
     store.flush()
     assert collected(metrics) == [3.0, 4.0]
 
 
 def test_a_controller_that_starts_meanwhile_sees_what_comes_after(store: RunStore, recorder: RunRecorder) -> None:
-    recorder.measured([second(1.0), second(602.0), second(3.0)])
+    recorder.measured([measurement_at(1.0), measurement_at(602.0), measurement_at(3.0)])
     store.flush()
     metrics = StoredMetrics(store, recorder.id, history_s=60.0)
     assert collected(metrics)[:1] == [602.0]
-    recorder.measured([second(4.0)])
+    recorder.measured([measurement_at(4.0)])
     store.flush()
     assert collected(metrics)[-1] == 4.0
